@@ -100,6 +100,9 @@ struct experiment_model {
     struct alibi_config config; /* as asked, derived values 0 */
     struct alibi_training training;
     int64_t step_tokens, train_tokens; /* 0: batch and steps say it */
+    struct alibi_name_list mix;        /* tasks among the windows, by share; the text is the rest */
+    double share[ALIBI_LIST_MAX];
+    alibi_corpus *mixture; /* the text with them, while it is open; NULL: there are none */
     bool selected;
     struct trained *seed; /* [seeds.count] */
 };

@@ -110,11 +110,16 @@ static void write_settings(struct json_writer *w, const struct experiment_model 
             option_key(key, groups[g].options[i].name);
             option_write(w, key, &groups[g].options[i], groups[g].values);
         }
+    json_write_object(w, "mix");
+    for (int i = 0; i < m->mix.count; i++)
+        json_write_real(w, m->mix.at[i], m->share[i]);
+    json_write_end(w);
     json_write_end(w);
 }
 
 /* Compares a member of the file with the same one of `asked`, both objects. A setting that a file
- * of an older version lacks had no effect then. *difference stays empty if there is none. */
+ * of an older version lacks had no effect then; an object that it lacks is empty. *difference stays
+ * empty if there is none. */
 static alibi_status compare_member(struct text *difference, const struct text *asked,
                                    const char *member, const json_t *file, const char *path)
 {
@@ -128,11 +133,11 @@ static alibi_status compare_member(struct text *difference, const struct text *a
         const json_t *other = json_object_get(json_object_get(file, member), key);
         char here[64] = "", held[64] = "";
 
-        if (other == NULL || json_equal(other, value))
+        if (other == NULL ? json_object_size(value) == 0 : json_equal(other, value))
             continue;
         json_dumpb(value, here, sizeof here - 1, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
         json_dumpb(other, held, sizeof held - 1, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
-        text_append(difference, "%s %s, and the experiment has %s", key, held, here);
+        text_append(difference, "%s %s, and the experiment has %s", key, other ? held : "{}", here);
         break;
     }
     json_decref(json);

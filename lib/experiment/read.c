@@ -150,6 +150,7 @@ void alibi_experiment_free(alibi_experiment *e)
         model_groups(groups, &e->model[m]);
         alibi_options_free(groups, 2);
         mem_free(e->model[m].seed);
+        alibi_corpus_free(e->model[m].mixture);
     }
     for (int v = 0; v < e->evaluations; v++)
         mem_free(e->evaluation[v].speed);

@@ -103,6 +103,48 @@ out:
     return status;
 }
 
+/* "task:passkey=0.05,task:needles=0.05", as --mix of `train` has them, without the text. */
+static alibi_status read_mix(struct experiment_model *m, const json_t *value)
+{
+    static const struct alibi_option option = { .name = "mix",
+                                                .type = ALIBI_OPTION_REAL,
+                                                .max = 1 };
+    const char *list = json_string_value(value);
+    double share, sum = 0;
+    const struct alibi_option_group group = { .options = &option, .count = 1, .values = &share };
+
+    m->mix.count = 0;
+    for (size_t length; list != NULL && *list != '\0'; list += length + (list[length] == ',')) {
+        char part[2 * ALIBI_NAME_MAX] = "", *equals;
+        int kind;
+
+        length = strcspn(list, ",");
+        if (length < sizeof part)
+            memcpy(part, list, length);
+        equals = strchr(part, '=');
+        if (strncmp(part, "task:", 5) != 0 || equals == NULL || m->mix.count == ALIBI_LIST_MAX) {
+            list = NULL;
+            break;
+        }
+        *equals = '\0';
+        TRY_RETURN(task_named(&kind, part + 5));
+        TRY_RETURN(alibi_options_set(&group, 1, "mix", equals + 1));
+        for (int i = 0; i < m->mix.count; i++)
+            if (strcmp(m->mix.at[i], alibi_task_name(kind, NULL)) == 0)
+                return fail(ALIBI_BAD_INPUT, "'%s' is listed twice", part);
+        snprintf(m->mix.at[m->mix.count], sizeof *m->mix.at, "%s", alibi_task_name(kind, NULL));
+        m->share[m->mix.count++] = share;
+        sum += share;
+        if (!(share > 0) || !(sum < 1))
+            return fail(ALIBI_BAD_INPUT, "each share has to be above 0, and their sum below 1: the "
+                                         "text has the rest");
+    }
+    if (list == NULL)
+        return fail(ALIBI_BAD_INPUT, "tasks with their shares of the windows are expected, such as "
+                                     "\"task:passkey=0.05,task:needles=0.05\"");
+    return ALIBI_OK;
+}
+
 /* One setting. */
 static alibi_status set(struct reader *r, struct experiment_model *m, const char *key,
                         const json_t *value)
@@ -122,6 +164,10 @@ static alibi_status set(struct reader *r, struct experiment_model *m, const char
                                                             : "it does not apply here"));
     if (strcmp(key, "recipe") == 0) {
         TRY_RETURN(read_recipe(r, m, value));
+    } else if (strcmp(key, "mix") == 0) {
+        status = read_mix(m, value);
+        if (status != ALIBI_OK)
+            return at_place(r, status == ALIBI_USAGE ? ALIBI_BAD_INPUT : status);
     } else if (tokens != NULL) {
         if (!json_is_number(value) || json_number_value(value) < 1 ||
             json_number_value(value) > 1e15)

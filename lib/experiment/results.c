@@ -121,6 +121,10 @@ static void write_model(struct json_writer *w, const alibi_experiment *e, int mo
     json_write_int(w, "train_length", m->training.train_length);
     json_write_int(w, "batch", m->training.batch * m->training.accumulate);
     json_write_int(w, "steps", m->training.steps);
+    json_write_object_line(w, "mix");
+    for (int i = 0; i < m->mix.count; i++)
+        json_write_real(w, m->mix.at[i], m->share[i]);
+    json_write_end(w);
     json_write_bool(w, "learned_nothing", model_is_ignorant(e, model));
     json_write_array(w, "seeds");
     for (int k = 0; k < m->seeds.count; k++) {

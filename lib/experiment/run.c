@@ -111,7 +111,24 @@ static alibi_status open_texts(alibi_experiment *e, const struct work *w,
     for (int t = 0; t < e->texts; t++)
         if (needed[t])
             TRY_RETURN(text_open(e, t, how, dir, call));
+    for (int i = 0; i < w->count; i++) {
+        struct experiment_model *m = &e->model[w->at[i].model];
+        alibi_status status = ALIBI_OK;
+
+        alibi_corpus_free(m->mixture);
+        m->mixture = NULL;
+        if (m->mix.count > 0)
+            status = corpus_mix_tasks(&m->mixture, e->text[m->text].corpus, &m->mix, m->share);
+        if (status != ALIBI_OK)
+            return fail_context(status, "model '%s'", m->name);
+    }
     return ALIBI_OK;
+}
+
+/* What a model is trained on. */
+static const alibi_corpus *corpus_of(const alibi_experiment *e, const struct experiment_model *m)
+{
+    return m->mixture != NULL ? m->mixture : e->text[m->text].corpus;
 }
 
 /* Whether its text has a batch for each model, its vocabulary fits, and the texts that it is
@@ -125,8 +142,8 @@ static alibi_status check_models(const alibi_experiment *e, const struct work *w
         struct alibi_config config = m->config;
         struct batches batches;
         alibi_status status =
-            batches_init(&batches, corpus_span(corpus, ALIBI_TRAIN), m->training.train_length,
-                         m->training.batch, (uint64_t)m->seeds.at[w->at[i].seed]);
+            batches_of_corpus(&batches, corpus_of(e, m), m->training.train_length,
+                              m->training.batch, (uint64_t)m->seeds.at[w->at[i].seed]);
 
         if (status == ALIBI_OK)
             status = config_fit_vocab(&config, corpus_tokenizer(corpus));
@@ -284,7 +301,7 @@ static alibi_status run_model(alibi_experiment *e, alibi_device *device, struct 
     const struct experiment_model *m = &e->model[p->model];
     struct job j = { e, p->model, p->seed, dir };
     struct trial t = { .device = device,
-                       .corpus = e->text[m->text].corpus,
+                       .corpus = corpus_of(e, m),
                        .call = call,
                        .forecast = &w->forecast,
                        .name = m->name,
@@ -368,7 +385,7 @@ static alibi_status run_models(alibi_experiment *e, alibi_device *device, struct
         const struct experiment_model *m = &e->model[p->model];
 
         TRY_RETURN(untrained_tokens(&p->train_tokens, e, p->model, p->seed, dir));
-        p->valid_tokens = forecast_validation_tokens(e->text[m->text].corpus, &m->training, 0) *
+        p->valid_tokens = forecast_validation_tokens(corpus_of(e, m), &m->training, 0) *
                           p->train_tokens / trained_tokens(&m->training);
         p->test_tokens = tested_tokens(e, p->model, p->seed);
     }

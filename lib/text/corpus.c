@@ -86,7 +86,7 @@ void alibi_corpus_free(alibi_corpus *c)
 {
     if (c == NULL)
         return;
-    for (int i = 0; i < c->part_count; i++)
+    for (int i = c->borrows; i < c->part_count; i++)
         alibi_corpus_free(c->parts[i]);
     mem_free(c->parts);
     mem_free(c->shares);
@@ -505,6 +505,31 @@ alibi_status alibi_corpus_mix(alibi_corpus **out, alibi_corpus *const *parts, co
 out:
     text_free(&name);
     alibi_corpus_free(c);
+    return status;
+}
+
+alibi_status corpus_mix_tasks(alibi_corpus **out, alibi_corpus *text,
+                              const struct alibi_name_list *tasks, const double *shares)
+{
+    alibi_status status = ALIBI_OK;
+    alibi_corpus *parts[CORPUS_PARTS_MAX] = { text };
+    double all[CORPUS_PARTS_MAX] = { 1 };
+    int made = 0;
+
+    if (tasks->count >= CORPUS_PARTS_MAX)
+        return fail(ALIBI_USAGE, "a mixture has at most %d tasks; %d are given",
+                    CORPUS_PARTS_MAX - 1, tasks->count);
+    for (; made < tasks->count; made++) {
+        TRY(alibi_corpus_task(&parts[1 + made], tasks->at[made], text->tokenizer));
+        all[1 + made] = shares[made];
+        all[0] -= shares[made];
+    }
+    TRY(alibi_corpus_mix(out, parts, all, 1 + made));
+    (*out)->borrows = true;
+    made = 0; /* the mixture owns them */
+out:
+    for (int i = 0; i < made; i++)
+        alibi_corpus_free(parts[1 + i]);
     return status;
 }
 

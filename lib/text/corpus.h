@@ -24,6 +24,7 @@ struct alibi_corpus {
     alibi_corpus **parts; /* of a mixture, which has no tokens of its own */
     double *shares;       /* of each; their sum is 1 */
     int part_count;       /* 0: not a mixture */
+    bool borrows;         /* its first part belongs to the caller */
     struct task *task;    /* NULL: it is text; a task has no tokens of its own */
     struct origin origin;
     alibi_tokenizer *tokenizer;

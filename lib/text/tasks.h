@@ -65,6 +65,11 @@ void task_bayes(const struct task_windows *w, const int32_t *targets, double *nl
 
 /* ---- tasks as corpora (corpus.c) */
 
+/* A text and tasks to train on, as alibi_corpus_mix() has them: the tasks have their shares of the
+ * windows, and the text, which the caller still owns, the rest. */
+alibi_status corpus_mix_tasks(alibi_corpus **out, alibi_corpus *text,
+                              const struct alibi_name_list *tasks, const double *shares);
+
 /* Whether a corpus is a task, made by alibi_corpus_task(). */
 bool corpus_is_task(const alibi_corpus *c);
 /* The windows of part `i` of a corpus, which is a task. Things are hidden in the first text of the

@@ -494,6 +494,50 @@ holds "is measured with all others" test "$(grep -c '"model": ' costs/speed.json
 at_16 > stdout
 holds "in the same rounds" differs stdout table
 
+# Tasks among the windows of training: learned at L, scored past it, their shares in the settings.
+cat > mixed.json << 'END'
+{
+    "experiment": 1,
+    "texts": { "text": {} },
+    "settings": { "layers": 2, "width": 32, "heads": 4, "batch": 16, "train_length": 64,
+                  "steps": 700, "warmup": 50, "lr": 0.005, "save_every": 300, "eval_every": 0 },
+    "models": { "alibi": { "settings": { "mix": "task:markov=0.7,task:latest=0.1" } } },
+    "evaluations": {
+        "windows": { "lengths": [64], "tokens": 640 },
+        "tasks": { "kind": "tasks", "tasks": ["markov"], "lengths": [64, 256], "cases": 50 }
+    },
+    "claims": [
+        { "claim": "The chain is used.", "evaluation": "tasks",
+          "holds_if": [ { "is": { "model": "alibi", "length": 256 }, "above": 0.9 } ] }
+    ]
+}
+END
+mixed=("$ALIBI" reproduce mixed.json own.txt --quiet)
+check "tasks in the training" "${mixed[@]}" --out mixed
+has "are learned, and have scores past it" '^alibi +0\.9[0-9]+ ±[0-9.]+ +0\.9' stdout
+has "which a claim compares" '^1\. holds in this one seed' stdout
+has "the shares are in the results" '"mix": \{ "markov": 0.7, "latest": 0.1 \}' mixed/results.json
+cp stdout table
+ALIBI_FAULT=file:60 "${mixed[@]}" --out resumed > /dev/null 2>&1
+check "stopped and resumed" "${mixed[@]}" --out resumed
+holds "gives the same" cmp -s <(without_memory stdout) <(without_memory table)
+sed 's/markov=0.7/markov=0.6/' mixed.json > other/mixed.json
+expect 3 'mix .*0.7.* and the experiment has .*0.6' "$ALIBI" reproduce other/mixed.json own.txt \
+    --out mixed --quiet
+sed 's/"mix": "[^"]*"//' mixed.json > other/mixed.json
+expect 3 'mix .*0.7.* and the experiment has \{\}' "$ALIBI" reproduce other/mixed.json own.txt \
+    --out mixed --quiet
+unmixed() { # pattern, mix
+    sed "s/\"mix\": \"[^\"]*\"/\"mix\": $2/" mixed.json > other/mixed.json
+    expect 3 "$1" "$ALIBI" reproduce other/mixed.json own.txt --out unmixed --quiet
+}
+unmixed "line 6: 'models.alibi.settings.mix': no task 'markow'; there are" '"task:markow=0.1"'
+unmixed "line 6: .*mix': each share has to be above 0" '"task:markov=0.5,task:latest=0.5"'
+unmixed "line 6: .*mix': tasks with their shares of the windows are expected" '"book.txt=0.5"'
+unmixed "line 6: .*mix': tasks with their shares" '0.5'
+unmixed "line 6: .*mix': 'task:latest' is listed twice" '"task:latest=0.1,task:latest=0.2"'
+holds "nothing was made" test ! -e unmixed
+
 # Broken files: one line with file, line and key, before anything runs.
 broken() { # pattern, sed program
     sed -E "$2" tiny.json > broken.json
