@@ -287,6 +287,8 @@ alibi_status report_experiment_html(struct text *out, const struct report_experi
         TRY_RETURN(append_section(out, x, i));
     for (int i = 0; i < x->targets; i++)
         TRY_RETURN(html_targets(out, &v, &x->target[i], i));
+    for (int i = 0; i < x->tasks; i++)
+        html_task(out, &v, &x->task[i], i == 0 || x->task[i].name != x->task[i - 1].name);
     for (int i = 0; i < x->attentions; i++)
         TRY_RETURN(html_attention(
             out, &v, &x->attention[i],

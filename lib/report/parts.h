@@ -365,7 +365,8 @@ const char *verdict_scope(const struct report_comparison *c, int count);
 void append_asked(struct text *out, const struct report_comparison *c);      /* "lower by 5%" */
 void append_comparison(struct text *out, const struct report_comparison *c); /* one sentence */
 
-/* ---- the page (html.c) and its parts (html_tables.c, html_probes.c, page.css, page.js) */
+/* ---- the page (html.c) and its parts (html_tables.c, html_probes.c, html_tasks.c, page.css,
+ * page.js) */
 
 extern const char page_style[], page_script[];
 
@@ -391,6 +392,9 @@ alibi_status html_targets(struct text *out, const struct view *v, const struct r
                           int index);
 alibi_status html_attention(struct text *out, const struct view *v,
                             const struct report_attention *a, bool first, int index);
+
+/* One task; first: the heading of its evaluation comes before it (html_tasks.c). */
+void html_task(struct text *out, const struct view *v, const struct report_task *t, bool first);
 
 void html_swatch(struct text *out, const struct view *v, int method); /* its marker */
 void html_name(struct text *out, const struct view *v, int method);   /* after its marker */

@@ -156,6 +156,10 @@ has "of a context, a condition and a kind" \
     '^alibi-16,2,alibi,16,targets,targets,64,.*,swapped,repeats,,,,$' whole/results.csv
 has "and one per task and length" '^alibi-16,2,alibi,16,tasks,tasks,16,.*,latest,20,[0-9.e-]+,' \
     whole/results.csv
+has "the page has the scores of tasks" '<td class="score" style="--score:[0-9]+%">0\.' \
+    whole/report.html
+has "by depth" '<th scope="row">80–100%</th>' whole/report.html
+has "and losses against the lowest" '<small>Bayes: 0\.[0-9]+</small>' whole/report.html
 has "results.json has the verdict" '"reach": "(breaks|holds|uses)"' whole/results.json
 holds "the vocabulary is learned once and kept" test -s whole/texts/text/tokenizer.json
 
