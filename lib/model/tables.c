@@ -258,7 +258,9 @@ static alibi_status prepare_curve(struct tables *t, const struct model *m, int k
     }
     a = curve_of(t, m, kind);
     if (grows || m->gradients)
-        TRY(dev->ops->curve_forward(dev, &a));
+        status = dev->ops->curve_forward(dev, &a);
+    if (status != ALIBI_OK)
+        t->bias.shape[1] = 0; /* so that the next pass does not take it as computed */
 out:
     dev->ops->buffer_free(dev, bias.data);
     dev->ops->buffer_free(dev, dbias.data);
