@@ -1,10 +1,10 @@
 #!/bin/bash
 # Runs tests that are built and counts what they checked.
 #
-#   scripts/test.sh        the layout, and every test of the release build
-#   scripts/test.sh more   what takes longer: a fault at every point instead of every fifth; all
-#                          tests but the program's under the address and undefined-behaviour
-#                          sanitizers; sessions under the thread sanitizer
+#   scripts/test.sh        the layout, and the tests of the release build
+#   scripts/test.sh more   what takes longer: slow tests; a fault at every point instead of every
+#                          fifth; all tests but the program's under the address and
+#                          undefined-behaviour sanitizers; sessions under the thread sanitizer
 #
 # Output: one line per test program, and everything that a failing one printed. build/test.log has
 # all output; "more" appends to it, so its last line counts both:
@@ -63,12 +63,12 @@ case ${1-} in
     echo "== layout"
     scripts/check_layout.sh | tee -a "$log" || status=1
     describe_cuda
-    run "release build" build/release
+    run "release build" build/release -LE slow
     ;;
 more)
     build sanitize
     build thread
-    ALIBI_EVERY_FAULT=1 run "release build, every fault" build/release -L fault
+    ALIBI_EVERY_FAULT=1 run "release build, slow tests, every fault" build/release -L 'slow|fault'
     run "address and undefined-behaviour sanitizers" build/sanitize -LE cli
     run "thread sanitizer" build/thread -L thread
     ;;

@@ -180,7 +180,7 @@ static alibi_status linear_backward(struct device *dev, const union case_args *a
 
 static const int64_t linear_tests[][CASE_SIZES] = {
     { 1, 1, 1 }, { 1, 96, 67 }, { 2, 3, 5 }, { 7, 65, 29 },   { 64, 64, 64 },    { 130, 33, 17 },
-    { 0, 8, 8 }, { 5, 0, 3 },   { 5, 3, 0 }, { 600, 20, 50 }, { 128, 512, 256 }, { 37, 128, 1031 }
+    { 0, 8, 8 }, { 5, 0, 3 },   { 5, 3, 0 }, { 600, 20, 50 }, { 128, 272, 136 }, { 37, 128, 1031 }
 };
 static const int64_t linear_bench[][CASE_SIZES] = { { 2048, 768, 3072 }, { 2048, 3072, 768 } };
 static const int64_t decoding_bench[][CASE_SIZES] = { { 1, 768, 3072 }, { 32, 768, 3072 } };
