@@ -11,6 +11,46 @@
 const char bpe_gpt2_pattern[] =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
+/* ---- white space
+ *
+ * Unicode's White_Space: U+0009 to U+000D, U+0020, U+0085, U+00A0, U+1680, U+2000 to U+200A,
+ * U+2028, U+2029, U+202F, U+205F, U+3000. */
+
+/* Its bytes, if it is the character at text[at..end), else 0. */
+static size_t white_space_at(const char *text, size_t at, size_t end)
+{
+    const unsigned char *c = (const unsigned char *)text + at;
+
+    if (at < end && ((c[0] >= 0x09 && c[0] <= 0x0D) || c[0] == 0x20))
+        return 1;
+    if (end - at >= 2 && c[0] == 0xC2 && (c[1] == 0x85 || c[1] == 0xA0))
+        return 2;
+    if (end - at >= 3 && ((c[0] == 0xE1 && c[1] == 0x9A && c[2] == 0x80) ||
+                          (c[0] == 0xE2 && c[1] == 0x80 &&
+                           (c[2] <= 0x8A || c[2] == 0xA8 || c[2] == 0xA9 || c[2] == 0xAF)) ||
+                          (c[0] == 0xE2 && c[1] == 0x81 && c[2] == 0x9F) ||
+                          (c[0] == 0xE3 && c[1] == 0x80 && c[2] == 0x80)))
+        return 3;
+    return 0;
+}
+
+size_t white_space_after(const char *text, size_t at, size_t end)
+{
+    for (size_t bytes; (bytes = white_space_at(text, at, end)) > 0;)
+        at += bytes;
+    return at;
+}
+
+size_t white_space_before(const char *text, size_t from, size_t at)
+{
+    for (size_t bytes = 1; bytes <= 3 && at - from >= bytes; bytes++)
+        if (white_space_at(text, at - bytes, at) == bytes) {
+            at -= bytes;
+            bytes = 0;
+        }
+    return at;
+}
+
 /* ---- begin, end */
 
 alibi_status bpe_check_text(struct slice text, const char *path)

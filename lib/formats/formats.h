@@ -60,8 +60,9 @@ struct bpe_added {
     struct slice text;
     int32_t id;
     bool special;
-    bool in_vocab;      /* the file lists it in the vocabulary too */
-    bool ends_document; /* our own member "end_of_document": chosen in place of the usual one */
+    bool lstrip, rstrip; /* it takes the white space before it, after it */
+    bool in_vocab;       /* the file lists it in the vocabulary too */
+    bool ends_document;  /* our own member "end_of_document": chosen in place of the usual one */
 };
 
 /* Cuts text into pieces: its matches, and the text between two matches. */
@@ -100,6 +101,11 @@ alibi_status bpe_file_parse_pair(struct bpe_file **out, struct slice vocab, cons
  * same. */
 alibi_status bpe_file_write(const struct bpe_file *f, struct text *json);
 void bpe_file_free(struct bpe_file *f);
+
+/* Where the white space that starts at `at` ends, at most at `end`; and where that which ends at
+ * `at` starts, at least at `from`. */
+size_t white_space_after(const char *text, size_t at, size_t end);
+size_t white_space_before(const char *text, size_t from, size_t at);
 
 /* The letter (a code point) of a byte, and the byte of a letter; -1: it is the letter of none. */
 uint32_t byte_letter(unsigned char byte);

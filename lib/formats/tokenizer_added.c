@@ -74,6 +74,7 @@ static alibi_status read_token(struct list *l, int index)
     struct bpe_added *a = &l->build->file->added[index];
     int64_t id = 0;
     size_t end;
+    bool single_word = false;
 
     TRY_RETURN(scan_object(s, "an added token", m, MEMBERS));
     end = s->at;
@@ -81,13 +82,12 @@ static alibi_status read_token(struct list *l, int index)
     TRY_RETURN(scan_slice(s, &a->text));
     if (a->text.bytes == 0)
         return scan_fail(s, "an added token without letters");
-    for (int i = SINGLE_WORD; i <= RSTRIP; i++) {
-        bool set = false;
-        TRY_RETURN(read_flag(s, &m[i], &set));
-        if (set)
-            return scan_fail(s, "the added token '%.80s' has '%s', which is not supported,",
-                             a->text.at, m[i].key);
-    }
+    TRY_RETURN(read_flag(s, &m[SINGLE_WORD], &single_word));
+    if (single_word)
+        return scan_fail(s, "the added token '%.80s' has '%s', which is not supported,", a->text.at,
+                         m[SINGLE_WORD].key);
+    TRY_RETURN(read_flag(s, &m[LSTRIP], &a->lstrip));
+    TRY_RETURN(read_flag(s, &m[RSTRIP], &a->rstrip));
     TRY_RETURN(read_flag(s, &m[NORMALIZED], &l->normalized[index]));
     if (l->normalized[index] && l->build->file->nfc && !is_stable(a->text))
         return scan_fail(s, "the added token '%.80s' is 'normalized', and NFC may change it,",
@@ -162,6 +162,29 @@ static int compare_ids(const void *a, const void *b)
     return s->id < t->id ? -1 : s->id > t->id;
 }
 
+/* White space that one token takes cannot be another token: the library's result depends on which
+ * of them it looks for first. */
+static alibi_status check_strips(const struct list *l)
+{
+    const struct bpe_file *f = l->build->file;
+    const struct bpe_added *strips = NULL, *blank = NULL;
+
+    for (int i = 0; i < f->added_count; i++) {
+        const struct bpe_added *a = &f->added[i];
+        if (a->lstrip || a->rstrip)
+            strips = a;
+        if (white_space_before(a->text.at, 0, a->text.bytes) < a->text.bytes ||
+            white_space_after(a->text.at, 0, a->text.bytes) > 0)
+            blank = a;
+    }
+    if (strips != NULL && blank != NULL)
+        return scan_fail(&l->build->scan,
+                         "the added token '%.80s' takes white space, and '%.80s' begins or ends "
+                         "with it, which is not supported, in the list that ends",
+                         strips->text.at, blank->text.at);
+    return ALIBI_OK;
+}
+
 /* Checks all tokens together and sorts them by id. */
 static alibi_status check_and_sort(const struct list *l)
 {
@@ -175,6 +198,7 @@ static alibi_status check_and_sort(const struct list *l)
         return scan_fail(&l->build->scan,
                          "%d added tokens have 'end_of_document' in the list that ends", ends);
     TRY_RETURN(check_overlaps(l));
+    TRY_RETURN(check_strips(l));
     qsort(f->added, count, sizeof *f->added, compare_texts);
     for (int i = 1; i < f->added_count; i++)
         if (compare_texts(&f->added[i - 1], &f->added[i]) == 0)

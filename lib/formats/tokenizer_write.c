@@ -41,8 +41,10 @@ static void put_added(struct text *json, const struct bpe_file *f)
         put_number(json, a->id);
         put(json, ", \"content\": ");
         json_append_string(json, a->text.at, a->text.bytes);
-        put(json, ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
-                  "\"normalized\": false, \"special\": ");
+        put(json, ", \"single_word\": false, \"lstrip\": ");
+        put(json, a->lstrip ? "true" : "false");
+        put(json, a->rstrip ? ", \"rstrip\": true" : ", \"rstrip\": false");
+        put(json, ", \"normalized\": false, \"special\": ");
         put(json, a->special ? "true" : "false");
         put(json, a->ends_document ? ", \"end_of_document\": true}" : "}");
     }

@@ -26,6 +26,7 @@ struct added_tokens {
     int count;
     bool first[256]; /* whether one starts with this byte */
     int only;        /* the byte that all start with; -1: they differ, or there are none */
+    bool lstrip;     /* of any token */
 };
 
 struct added_match {
@@ -60,6 +61,7 @@ static alibi_status added_init(struct added_tokens *a, const struct bpe_added *t
             continue;
         byte = (unsigned char)tokens[i].text.at[0];
         different += !a->first[byte];
+        a->lstrip = a->lstrip || tokens[i].lstrip;
         a->first[byte] = true;
         a->only = different == 1 ? byte : -1;
         a->sorted[a->count++] = tokens[i];
@@ -568,20 +570,32 @@ static alibi_status cut_segment(struct bpe_state *b, const struct stretch *s, si
 }
 
 /* Encodes from *at up to and including the next added token, without looking past `bound`. *at does
- * not move if more text is needed. */
+ * not move if more text is needed. White space waits for the token after it, which may take it. */
 static alibi_status encode_some(struct bpe_state *b, const struct stretch *s, size_t bound,
                                 size_t *at)
 {
-    struct added_match m = added_find(&b->tokenizer->added, s->text, *at, bound, s->end, s->last);
-    size_t end = m.found == ADDED_NONE ? bound : m.at;
-    struct stretch segment = { s->text, *at, s->stop < end ? s->stop : end, end, false };
+    const struct added_tokens *added = &b->tokenizer->added;
+    struct added_match m = added_find(added, s->text, *at, bound, s->end, s->last);
+    size_t end = m.found == ADDED_NONE ? bound : m.at, after = 0;
+    bool ends = m.found == ADDED_NONE && s->last && bound == s->end;
+    struct stretch segment = { .text = s->text, .from = *at };
 
-    segment.last = m.found == ADDED_FOUND || (m.found == ADDED_NONE && s->last && bound == s->end);
+    if (m.found == ADDED_FOUND) {
+        after = m.at + m.token->text.bytes;
+        after = m.token->rstrip ? white_space_after(s->text, after, s->end) : after;
+        if (m.token->rstrip && s->end - after < 3 && !s->last)
+            m.found = ADDED_MAYBE; /* more white space may follow */
+    }
+    if (m.found == ADDED_FOUND ? m.token->lstrip : added->lstrip && !ends)
+        end = white_space_before(s->text, *at, end);
+    segment.stop = s->stop < end ? s->stop : end;
+    segment.end = end;
+    segment.last = m.found == ADDED_FOUND || ends;
     if (segment.end > *at)
         TRY_RETURN(cut_segment(b, &segment, at));
-    if (m.found == ADDED_FOUND && *at == m.at && *at < s->stop) {
+    if (m.found == ADDED_FOUND && *at == end && *at < s->stop) {
         TRY_RETURN(ids_append(b->ids, &m.token->id, 1));
-        *at += m.token->text.bytes;
+        *at = after;
     }
     return ALIBI_OK;
 }

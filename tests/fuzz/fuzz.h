@@ -104,18 +104,21 @@ static inline void check_written(const struct bpe_file *f)
 }
 
 /* Encodes the text with the file, which is freed; the decoded ids must be the text, or, if it is
- * normalized first, a text with the same ids. A pattern may be unsupported, or too slow on this
- * text: then it must be refused. */
+ * normalized or loses white space, a text with the same ids. A pattern may be unsupported, or too
+ * slow on this text: then it must be refused. */
 static inline void check_round_trip(struct bpe_file *f, struct slice text)
 {
     alibi_tokenizer *t = NULL;
-    bool nfc = f->nfc;
-    alibi_status status = tokenizer_new_bpe(&t, f, "fuzz.json");
+    bool changes = f->nfc;
+    alibi_status status;
     int32_t *ids = NULL, *again = NULL;
     int64_t count = 0, again_count = 0;
     char *decoded = NULL;
     size_t bytes = 0;
 
+    for (int i = 0; i < f->added_count; i++)
+        changes = changes || f->added[i].lstrip || f->added[i].rstrip;
+    status = tokenizer_new_bpe(&t, f, "fuzz.json");
     if (status != ALIBI_OK) {
         check_refusal(status, "fuzz.json");
         return;
@@ -123,7 +126,7 @@ static inline void check_round_trip(struct bpe_file *f, struct slice text)
     status = alibi_tokenizer_encode(t, text.at, text.bytes, &ids, &count);
     if (status == ALIBI_OK) {
         require(alibi_tokenizer_decode(t, ids, count, &decoded, &bytes) == ALIBI_OK);
-        require(nfc ||
+        require(changes ||
                 (bytes == text.bytes && (bytes == 0 || memcmp(decoded, text.at, bytes) == 0)));
         require(alibi_tokenizer_encode(t, decoded, bytes, &again, &again_count) == ALIBI_OK);
         require(again_count == count &&

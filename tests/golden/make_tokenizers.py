@@ -133,6 +133,9 @@ PLAIN = [
     "\U0002f800\uf900 \u0344a\u0344", "e<|endoftext|>\u0301e\u0301<|endoftext|>", ">\u0338 <|x|>\u0338 =\u0338", "a\u05ae\u0300\u0315b\u0321\u1dce\u031b",
     "\U00011099\U000110ba \U00011131\U00011127", "e\u0301!e\u0301!\u0301", "o\u031b\u0323\u0301" * 20, "\U00011938 \U00011935\U00011930 a\u1df9\u0334",
     "a" + "\u0301\u0323\u0334" * 30, "\u0b47\u0b56\u0b3e \u0dd9\u0dcf\u0dca", "\u0f71\u0f72\u0f73 \u0f77", "\u2000x\u2001  \u0301  \u0301",
+    # White space around tokens that take it.
+    "a  <x>  b", "a \n\t<x>\u3000\u2003b", "a <br>   b", " <br>\u00a0\u0085\u1680 ", "a  <s>  <s>  <x> <br> <x>", "<s>  ", "  <s>", "  <x", "  <x  <x>",
+    "a\u200b<x>\u200b<s>\u180e", "<br>  <|x|>  <x>  <|endoftext|>", "a " * 9 + " <x>" + " b" * 9, " " * 60 + "<s>" + " " * 60 + "b",
 ]
 
 ADDED = [
@@ -227,10 +230,10 @@ def with_vocab(t, tokens):
 
 
 def with_added(t, tokens):
-    """(text, special, normalized) each; the ids follow those that are there, or are those of the vocabulary."""
+    """(text, special, normalized, strips...) each; the ids follow those that are there, or are those of the vocabulary."""
     known = Tokenizer.from_str(json.dumps(t))
-    for text, special, normalized in tokens:
-        token = AddedToken(text, special=special, normalized=normalized)
+    for text, special, normalized, *strips in tokens:
+        token = AddedToken(text, special=special, normalized=normalized, **dict.fromkeys(strips, True))
         known.add_special_tokens([token]) if special else known.add_tokens([token])
     return json.loads(known.to_str())
 
@@ -284,6 +287,10 @@ def tokenizers():
     yield "nfc", with_added(train(cut(use_regex=True), 600, END, normalizers.NFC()), blanks)
     qwen = train(cut([LLAMA3]), 500, END, normalizers.Sequence([normalizers.NFC()]))
     yield "nfc-split", joined_merges(qwen)
+    strips = [("<x>", True, False, "lstrip"), ("<br>", False, False, "rstrip"), ("<s>", True, False, "lstrip", "rstrip"),
+              ("<|x|>", True, False)]
+    yield "strips", with_added(train(cut(use_regex=True), 500, END), strips)
+    yield "strips-no-split", with_added(train(cut(), 400, END), strips)
     affixes = dict(continuing_subword_prefix="", end_of_word_suffix="")
     yield "shuffled-no-split", with_model(shuffled_merges(train(cut(), 500, END)), **affixes)
 

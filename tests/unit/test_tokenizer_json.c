@@ -306,11 +306,12 @@ static void what_is_not_supported_is_named(void **state)
           "only '' is supported" },
         { "\"end_of_word_suffix\":null", "\"end_of_word_suffix\":\"</w>\"",
           "'end_of_word_suffix' is '</w>'" },
-        { "\"lstrip\":false", "\"lstrip\":true",
-          "the added token '<|endoftext|>' has 'lstrip', which is not supported" },
-        { "\"rstrip\":false", "\"rstrip\":true", "has 'rstrip', which is not supported" },
         { "\"single_word\":false", "\"single_word\":true",
-          "has 'single_word', which is not supported" },
+          "the added token '<|endoftext|>' has 'single_word', which is not supported" },
+        { "\"rstrip\":false,\"normalized\":false,\"special\":true}",
+          "\"rstrip\":true,\"normalized\":false,\"special\":true}," ADDED("260", "x\\u3000",
+                                                                          "false"),
+          "the added token '<|endoftext|>' takes white space, and 'x\xE3\x80\x80' begins or ends" },
     };
 
     (void)state;
