@@ -254,6 +254,7 @@ struct alibi_config {
     bool tied;      /* the output layer shares the weights of the embedding */
     bool embedding_norm;
     bool final_norm;
+    bool qk_norm;           /* RMS norm of each head's queries and keys, before their positions */
     double embedding_scale; /* factor on the embedding before positions are added; 0: sqrt(width) */
     /* A method for all layers, "alibi" or "alibi:bias-max=16", or a pattern over the layers,
      * "3*rotary:window=64,none": docs/positions.md. The members from bias_max to t5_max_distance

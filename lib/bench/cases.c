@@ -465,6 +465,43 @@ static alibi_status logn_backward(struct device *dev, const union case_args *a)
     return dev->ops->logn_backward(dev, &a->logn);
 }
 
+/* ---- head norm. option: 1: in place */
+
+static bool make_head_norm(struct op_case *c)
+{
+    int64_t B = c->n[0], L = c->n[1], H = c->n[2], D = c->n[3];
+    enum dtype S = dtype_sums(c->type);
+
+    say(c, "%s", c->option == 1 ? " in place" : "");
+    c->args.head_norm.eps = 1e-3;
+    VIEW(c, head_norm, x, B, L, H, D, IN, IN);
+    VIEW(c, head_norm, y, B, L, H, D, OUT, UNUSED);
+    ADD(c, head_norm, weight, vector(S, D), IN, IN);
+    VIEW(c, head_norm, dy, B, L, H, D, UNUSED, IN);
+    VIEW(c, head_norm, dx, B, L, H, D, UNUSED, OUT);
+    ADD(c, head_norm, dweight, vector(S, D), UNUSED, ADDED);
+    if (c->option == 1) {
+        share(c, "y", "x", 0);
+        share(c, "dx", "dy", 1);
+    }
+    return true;
+}
+
+static alibi_status head_norm_forward(struct device *dev, const union case_args *a)
+{
+    return dev->ops->head_norm_forward(dev, &a->head_norm);
+}
+
+static alibi_status head_norm_backward(struct device *dev, const union case_args *a)
+{
+    return dev->ops->head_norm_backward(dev, &a->head_norm);
+}
+
+static const int64_t head_norm_tests[][CASE_SIZES] = {
+    { 0, 3, 1, 2 },   { 1, 1, 1, 1 },     { 2, 5, 3, 7 },   { 3, 33, 2, 34 },
+    { 2, 70, 5, 64 }, { 2, 128, 4, 128 }, { 1, 9, 2, 600 },
+};
+
 /* ---- attention. option: the bias; 3 and 4: none, q and k rotated first, by halves or pairs; 5 and
  * 6: slopes and a table, with a window of W keys; 7 and 8: that with dropout, 7 without the window
  */
@@ -880,6 +917,8 @@ const struct operation operations[] = {
       { 3e-7, 3e-7 }, .roundings = 1, TESTS(head_tests), BENCH(head_bench, 0) },
     { "logn", "B L H D", 3, make_logn, { logn_forward, logn_backward },
       { 3e-7, 2e-6 }, .roundings = 1, TESTS(head_tests), BENCH(head_bench, 0) },
+    { "head_norm", "B L H D", 2, make_head_norm, { head_norm_forward, head_norm_backward },
+      { 1e-6, 2e-6 }, .roundings = 1, TESTS(head_norm_tests), BENCH(head_bench, 0) },
     { "attention", "B Lq Lk H Hkv D T W", 9, make_attention,
       { attention_forward, attention_backward }, { 2e-6, 4e-6 }, .roundings = 4,
       TESTS(attention_tests), BENCH(attention_bench, BIAS_LINEAR) },

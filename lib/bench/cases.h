@@ -68,6 +68,7 @@ union case_args {
         struct rotation rotation;
     } rotary;
     struct logn_args logn;
+    struct head_norm_args head_norm;
     struct {
         struct tensor table, weight, bucket, dtable, dweight;
     } bucket;

@@ -1,4 +1,5 @@
-/* attention.c - the attention of one layer: rotation, scale, cache, the call, and its statistics
+/* attention.c - the attention of one layer: norms, rotation, scale, cache, the call, and its
+ * statistics
  *
  * The record of a call is one bit per tile. It is read when the call has ended, and its memory is
  * used again by the next layer. */
@@ -82,6 +83,57 @@ alibi_status scale_queries(const struct workspace *w, const struct pass *p, int6
         TRY_RETURN(dev->ops->copy(dev, some_heads(scaled, 0, others), some_heads(a->q, 0, others)));
     a->q = scaled;
     return ALIBI_OK;
+}
+
+static struct head_norm_args head_norm(const struct workspace *w, int weight, struct tensor y,
+                                       struct tensor x, struct tensor dx)
+{
+    const struct model *m = w->model;
+
+    return (struct head_norm_args){ .y = y,
+                                    .x = x,
+                                    .weight = value_of(m, weight),
+                                    .eps = m->config.norm_eps,
+                                    .dy = dx,
+                                    .dx = dx,
+                                    .dweight = gradient_of(m, weight) };
+}
+
+alibi_status rotate_heads(struct device *dev, struct tensor q, struct tensor k,
+                          struct rotation rotation, int direction)
+{
+    q.shape[2] += k.shape[2];
+    return rotation.table.data ? dev->ops->rotary(dev, q, rotation, direction) : ALIBI_OK;
+}
+
+alibi_status norm_heads(const struct workspace *w, const struct pass *p, int64_t n,
+                        struct attention_args *a)
+{
+    struct device *dev = w->model->device;
+    const struct block_parameters *b = &w->model->blocks[n];
+    int64_t H = a->q.shape[2], Hkv = a->k.shape[2], D = a->q.shape[3];
+    struct tensor q = tensor_heads(w->activations.heads, p->B, p->L, 0, H, D);
+    struct tensor k = tensor_heads(w->activations.heads, p->B, p->L, H * D, Hkv, D);
+    struct head_norm_args of_q = head_norm(w, b->q_norm, q, a->q, tensor_none());
+    struct head_norm_args of_k = head_norm(w, b->k_norm, k, a->k, tensor_none());
+
+    TRY_RETURN(dev->ops->head_norm_forward(dev, &of_q));
+    TRY_RETURN(dev->ops->head_norm_forward(dev, &of_k));
+    a->q = q;
+    a->k = k;
+    return ALIBI_OK;
+}
+
+alibi_status norm_heads_backward(const struct workspace *w, int64_t n,
+                                 const struct attention_args *a)
+{
+    struct device *dev = w->model->device;
+    const struct block_parameters *b = &w->model->blocks[n];
+    struct head_norm_args of_q = head_norm(w, b->q_norm, tensor_none(), a->q, a->dq);
+    struct head_norm_args of_k = head_norm(w, b->k_norm, tensor_none(), a->k, a->dk);
+
+    TRY_RETURN(dev->ops->head_norm_backward(dev, &of_q));
+    return dev->ops->head_norm_backward(dev, &of_k);
 }
 
 /* The new keys and values join the cache, and attention is over all that the cache holds. */
@@ -331,11 +383,10 @@ alibi_status attention_run(struct workspace *w, const struct pass *p, int64_t n)
 {
     struct device *dev = w->model->device;
     struct attention_args a = attention_of(w, p, n);
-    struct tensor both = a.q; /* in qkv the heads of the keys follow those of the queries */
 
-    both.shape[2] += a.k.shape[2];
-    if (a.rotation.table.data)
-        TRY_RETURN(dev->ops->rotary(dev, both, a.rotation, 1));
+    if (w->model->config.qk_norm)
+        TRY_RETURN(norm_heads(w, p, n, &a));
+    TRY_RETURN(rotate_heads(dev, a.q, a.k, a.rotation, 1));
     if (w->model->blocks[n].logn >= 0)
         TRY_RETURN(scale_queries(w, p, n, &a));
     if (p->cache)

@@ -91,25 +91,31 @@ static alibi_status feed_forward_back(struct workspace *w, const struct pass *p,
     return leave_branch(w, feed_forward_norm(w, n), l->middle, dup, b->up, tensor_none());
 }
 
-/* From args.dy to the gradients of q, k and v as the projection gave them. Factors on queries come
- * after their rotation, so they are first on the way back. */
+/* From args.dy to the gradients of q, k and v as the projection gave them. Going forward, queries
+ * and keys are normed, then rotated, then queries are multiplied by their factors. */
 static alibi_status attention_back(struct workspace *w, const struct pass *p, int64_t n,
                                    const struct attention_args *args)
 {
     struct device *dev = w->model->device;
-    struct attention_args scaled = *args;
+    bool normed = w->model->config.qk_norm, scaled = w->model->blocks[n].logn >= 0;
+    struct attention_args seen = *args; /* with queries and keys as attention has seen them */
     struct logn_args scale;
-    struct tensor both = args->dq; /* in dqkv the heads of dk follow those of dq */
 
-    if (w->model->blocks[n].logn < 0)
-        return dev->ops->attention_backward(dev, args);
-    scale = attention_scale(w, p, n, args);
-    TRY_RETURN(scale_queries(w, p, n, &scaled));
-    scaled.rotation.table = tensor_none();
-    TRY_RETURN(dev->ops->attention_backward(dev, &scaled));
-    TRY_RETURN(dev->ops->logn_backward(dev, &scale));
-    both.shape[2] += args->dk.shape[2];
-    return args->rotation.table.data ? dev->ops->rotary(dev, both, args->rotation, -1) : ALIBI_OK;
+    if (normed) {
+        TRY_RETURN(norm_heads(w, p, n, &seen));
+        TRY_RETURN(rotate_heads(dev, seen.q, seen.k, seen.rotation, 1));
+    }
+    if (scaled) {
+        scale = attention_scale(w, p, n, &seen);
+        TRY_RETURN(scale_queries(w, p, n, &seen));
+        seen.rotation.table = tensor_none();
+    }
+    TRY_RETURN(dev->ops->attention_backward(dev, &seen));
+    if (scaled) {
+        TRY_RETURN(dev->ops->logn_backward(dev, &scale));
+        TRY_RETURN(rotate_heads(dev, args->dq, args->dk, args->rotation, -1));
+    }
+    return normed ? norm_heads_backward(w, n, args) : ALIBI_OK;
 }
 
 static alibi_status attend_back(struct workspace *w, const struct pass *p, int64_t n)

@@ -35,6 +35,8 @@ static const struct alibi_option options[] = {
       "normalise the embeddings, as BLOOM" },
     { "final-norm", ALIBI_OPTION_FLAG, AT(final_norm), 0, 0, NULL, "true", NULL,
       "normalise before the output layer" },
+    { "qk-norm", ALIBI_OPTION_FLAG, AT(qk_norm), 0, 0, NULL, "false", NULL,
+      "RMS norm of each head's queries and keys" },
     { "embedding-scale", ALIBI_OPTION_REAL, AT(embedding_scale), 0, 1e6, NULL, "0", "X",
       "factor on token embeddings; 0: sqrt(width), as the paper's code" },
     { "position", ALIBI_OPTION_NAME, AT(position), 0, 0, NULL, "alibi", "NAME",

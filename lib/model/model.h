@@ -51,6 +51,7 @@ struct parameter {
 struct block_parameters {
     int norm1, norm1_bias, qkv, qkv_bias, out, out_bias, norm2, norm2_bias, up, up_bias, down,
         down_bias;
+    int q_norm, k_norm; /* S [D] */
     int logn; /* S [position_logn_heads]: factors on the queries of the last heads; -1: none */
 };
 

@@ -93,6 +93,7 @@ static void add_block(struct list *l, const struct model *m, int64_t n, struct b
 {
     const struct alibi_config *c = &m->config;
     const struct position *position = model_position(m, n);
+    int64_t D = c->width / c->heads;
     char name[6][PARAMETER_NAME_MAX - 8], logn[PARAMETER_NAME_MAX];
     static const char *const parts[6] = { "norm1", "attention.qkv", "attention.out",
                                           "norm2", "ff.up",         "ff.down" };
@@ -101,6 +102,12 @@ static void add_block(struct list *l, const struct model *m, int64_t n, struct b
         snprintf(name[i], sizeof name[i], "blocks.%lld.%s", (long long)n, parts[i]);
     add_norm(l, c, name[0], &b->norm1, &b->norm1_bias);
     add_linear(l, c, qkv_width(c), c->width, INIT_NORMAL, name[1], &b->qkv, &b->qkv_bias);
+    b->q_norm = c->qk_norm
+                    ? add(l, 0, D, INIT_ONE, "blocks.%lld.attention.q_norm.weight", (long long)n)
+                    : -1;
+    b->k_norm = c->qk_norm
+                    ? add(l, 0, D, INIT_ONE, "blocks.%lld.attention.k_norm.weight", (long long)n)
+                    : -1;
     model_logn_name(logn, n);
     b->logn =
         position->logn ? add(l, 0, position_logn_heads(c, position), INIT_LOGN, "%s", logn) : -1;

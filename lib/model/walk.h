@@ -93,6 +93,9 @@ struct activations {
     /* [rows, C], reused by every layer: the output of the last norm; the output of a branch before
      * its dropout, and the gradient after it. */
     struct tensor normed, branch;
+    /* [rows, (H + Hkv) D]: the normed queries and keys of a layer, rotated; absent without
+     * qk_norm. */
+    struct tensor heads;
 
     /* Training. dnorm, the gradient of normed, is needed only when branch no longer is: they share
      * memory. */
@@ -184,7 +187,18 @@ struct logn_args attention_scale(const struct workspace *w, const struct pass *p
 /* Does that: a->q becomes the queries that attention takes, of all heads. */
 alibi_status scale_queries(const struct workspace *w, const struct pass *p, int64_t n,
                            struct attention_args *a);
-/* Rotates, scales, appends to the cache, attends, and counts. */
+/* With qk_norm: a->q and a->k become their norms, in activations.heads. Those of the projection are
+ * kept for the gradient; the backward pass norms and rotates again. */
+alibi_status norm_heads(const struct workspace *w, const struct pass *p, int64_t n,
+                        struct attention_args *a);
+/* In place, in packed rows: the heads of the keys follow those of the queries. Nothing to do
+ * without a table. */
+alibi_status rotate_heads(struct device *dev, struct tensor q, struct tensor k,
+                          struct rotation rotation, int direction);
+/* From a.dq and a.dk, the gradients of the norms of a.q and a.k, to those of a.q and a.k. */
+alibi_status norm_heads_backward(const struct workspace *w, int64_t n,
+                                 const struct attention_args *a);
+/* Norms, rotates, scales, appends to the cache, attends, and counts. */
 alibi_status attention_run(struct workspace *w, const struct pass *p, int64_t n);
 
 /* A norm: its parameters, and the statistics that its backward pass needs. */

@@ -51,6 +51,7 @@ struct sizes {
     enum dtype type, sums; /* of activations; of statistics and losses */
     int64_t B, L, rows, C, F, V, H;
     int64_t qkv, up; /* widths of the fused projections */
+    int64_t heads;   /* width of normed queries and keys, 0: none */
     int64_t logits;  /* elements of the output layer's scratch */
     bool records;    /* training with skipping: backward visits only the tiles that were used */
 };
@@ -71,6 +72,7 @@ static struct sizes sizes_of(const struct workspace *w, int64_t B, int64_t L)
                            .H = c->heads,
                            .qkv = m->parameters[m->blocks[0].qkv].shape[0],
                            .up = m->parameters[m->blocks[0].up].shape[0],
+                           .heads = c->qk_norm ? c->width / c->heads * (c->heads + c->kv_heads) : 0,
                            .logits = m->head_kind->scratch(m, B * L),
                            .records = w->settings.skip > 0 };
 }
@@ -81,6 +83,11 @@ static void layout_attention(struct arena *a, struct layer *l, const struct size
     l->attended = take(a, s->type, s->rows, s->C);
     l->lse = tensor_3(take(a, s->sums, s->B * s->H, s->L).data, s->sums, s->B, s->H, s->L);
     l->kept = tensor_none();
+}
+
+static struct tensor take_heads(struct arena *a, const struct sizes *s)
+{
+    return s->heads > 0 ? take(a, s->type, s->rows, s->heads) : tensor_none();
 }
 
 static void layout_statistics(struct arena *a, struct layer *l, const struct sizes *s)
@@ -179,6 +186,7 @@ static void layout_training(struct arena *a, struct workspace *w, const struct s
     wide = a->used;
     x->dqkv = take(a, s->type, s->rows, s->qkv);
     x->dattended = take(a, s->type, s->rows, s->C);
+    x->heads = take_heads(a, s);
     a->used = wide;
     x->dactivated = take(a, s->type, s->rows, s->F);
     layout_ends(a, w, s, wide);
@@ -200,6 +208,7 @@ static void layout_inference(struct arena *a, struct workspace *w, const struct 
     layout_statistics(a, &l, s);
     wide = a->used;
     layout_attention(a, &l, s);
+    x->heads = take_heads(a, s);
     a->used = wide;
     l.up = take(a, s->type, s->rows, s->up);
     l.activated = take(a, s->type, s->rows, s->F);

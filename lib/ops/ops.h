@@ -284,6 +284,22 @@ static inline int64_t logn_keys(int64_t position, int64_t window)
     return n < 2 ? 2 : n;
 }
 
+/* ---- head norm: each head by its root mean square
+ *
+ *   y[b, l, h] = n * weight,     n = x[b, l, h] * rstd,     rstd = 1 / sqrt(mean(x[b, l, h]^2) +
+ * eps)
+ *
+ * Backward, with g = dy * weight and the mean over the head: dx = rstd * (g - n * mean(g * n)), and
+ * dweight accumulates the sums of dy * n over all heads and rows. It computes rstd again. */
+struct head_norm_args {
+    struct tensor y, x;   /* views [B, L, H, D]; y may be x */
+    struct tensor weight; /* S [D] */
+    double eps;
+    struct tensor dy, dx;  /* views like x; dx may be dy */
+    struct tensor dweight; /* S [D] */
+};
+typedef alibi_status head_norm_fn(struct device *dev, const struct head_norm_args *a);
+
 /* ---- attention
  *
  *   s(i, j) = scale * q_i . k_j + bias(h, i - j)     j <= i, and i - j < window if there is one
@@ -541,6 +557,7 @@ struct ops {
     dropout_fn *dropout;
     rotary_fn *rotary;
     logn_fn *logn_forward, *logn_backward;
+    head_norm_fn *head_norm_forward, *head_norm_backward;
     attention_fn *attention_forward, *attention_backward;
     attention_norms_fn *attention_norms;
     cache_append_fn *cache_append;

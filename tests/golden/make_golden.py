@@ -132,6 +132,9 @@ def shapes(c):
     for n in range(c["layers"]):
         norm(f"blocks.{n}.norm1")
         linear(f"blocks.{n}.attention.qkv", (c["heads"] + 2 * c["kv_heads"]) * head, C)
+        if c.get("qk_norm"):
+            for which in "qk":
+                out[f"blocks.{n}.attention.{which}_norm.weight"] = (head,)
         if "logn" in layer(c, n)[1]:
             out[f"blocks.{n}.attention.logn"] = (logn_heads(c, n),)
         linear(f"blocks.{n}.attention.out", C, C)
@@ -290,6 +293,8 @@ def attend(c, w, n, x):
     q, k, v = qkv.split([H, G, G], dim=1)
     method, options, _ = layer(c, n)
     later = torch.ones(L, L, dtype=torch.bool).triu(1)
+    if c.get("qk_norm"):  # RMS norm, whatever the other norms are
+        q, k = (norm({**c, "norm": "rmsnorm"}, w, f"{name}.{which}_norm", x) for which, x in (("q", q), ("k", k)))
     if method == "rotary":
         q, k = rotate(c, q, options), rotate(c, k, options)
     if "window" in options:
@@ -451,13 +456,18 @@ def mpt_names(c, p):
     return out
 
 
-def llama(c):
-    config = transformers.LlamaConfig(
+def llama(c, family="Llama", **more):
+    config = getattr(transformers, family + "Config")(
         vocab_size=V, hidden_size=c["width"], intermediate_size=c["ff_width"], num_hidden_layers=c["layers"],
         num_attention_heads=c["heads"], num_key_value_heads=c["kv_heads"], rms_norm_eps=c["norm_eps"], hidden_act="silu",
         max_position_embeddings=2 * L, rope_parameters={"rope_type": "default", "rope_theta": c["rotary_base"]},
-        tie_word_embeddings=c["tied"], attn_implementation="eager")
-    return transformers.LlamaForCausalLM(config)
+        tie_word_embeddings=c["tied"], attn_implementation="eager", **more)
+    return getattr(transformers, family + "ForCausalLM")(config)
+
+
+def qwen3(c):
+    """Llama with norms of queries and keys."""
+    return llama(c, "Qwen3", head_dim=c["width"] // c["heads"])
 
 
 def llama_names(c, p):
@@ -466,6 +476,8 @@ def llama_names(c, p):
     parts = {"norm1": ["input_layernorm"], "attention.qkv": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
              "attention.out": ["self_attn.o_proj"], "norm2": ["post_attention_layernorm"],
              "ff.up": ["mlp.gate_proj", "mlp.up_proj"], "ff.down": ["mlp.down_proj"]}
+    if c.get("qk_norm"):
+        parts |= {f"attention.{which}_norm": [f"self_attn.{which}_norm"] for which in "qk"}
     for n in range(c["layers"]):
         for ours, theirs in parts.items():
             out[f"blocks.{n}.{ours}.weight"] = torch.cat([p[f"model.layers.{n}.{t}.weight"] for t in theirs])
@@ -545,6 +557,10 @@ def main():
     make_golden("alibi-bias-max", configure(position="alibi", heads=6, width=12, bias_max=16.0))
     make_golden("rotary-halves", configure(position="rotary", norm="rmsnorm", norm_eps=1e-6, activation="swiglu", biases=False,
                                            tied=False, kv_heads=2, ff_width=24), llama, llama_names)
+    make_golden("qk-norm-rotary", configure(position="rotary", norm="rmsnorm", norm_eps=1e-6, activation="swiglu", biases=False,
+                                            tied=False, kv_heads=2, ff_width=24, qk_norm=True), qwen3, llama_names)
+    make_golden("qk-norm", configure(position="alibi:free=0.4:logn,rotary:window=7:logn", heads=5, width=20, kv_heads=1,
+                                     qk_norm=True))
     make_golden("rotary-pairs", configure(position="rotary", rotary_layout="pairs", heads=3, width=12))
     make_golden("t5", configure(position="t5", heads=3, width=12, t5_buckets=8, t5_max_distance=16))
     make_golden("sinusoidal", configure(position="sinusoidal", heads=3, width=12, activation="relu", final_norm=False,

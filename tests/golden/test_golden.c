@@ -243,6 +243,8 @@ static const char *const models[] = {
     "mpt-17",
     "alibi-bias-max",
     "rotary-halves",
+    "qk-norm-rotary",
+    "qk-norm",
     "rotary-pairs",
     "t5",
     "hybrid",

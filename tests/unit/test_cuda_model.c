@@ -246,6 +246,8 @@ static void for_every_model(void (*check_model)(struct alibi_config c, const cha
         c.biases = false;
         c.kv_heads = 2;
         check_model(c, "untied, no biases, groups of heads", 0.2);
+        c.qk_norm = true;
+        check_model(c, "norms of queries and keys", 0.2);
     }
     for (int tied = 0; tied < 2; tied++) {
         c = adaptive(small_config(tied ? "alibi" : "sinusoidal"));
@@ -340,6 +342,9 @@ static void what_is_computed_again_gives_the_same_numbers(void **state)
             c.activation = kind & 1 ? ALIBI_SWIGLU : ALIBI_GELU_TANH;
             c.norm = kind & 1 ? ALIBI_RMSNORM : ALIBI_LAYERNORM;
             check_recompute(c, kind & 2 ? DTYPE_BF16 : DTYPE_F32);
+            c.qk_norm = true;
+            check_recompute(c, kind & 2 ? DTYPE_BF16 : DTYPE_F32);
+            c.qk_norm = false;
             if (i == 0)
                 check_recompute(adaptive(c), kind & 2 ? DTYPE_BF16 : DTYPE_F32);
         }
@@ -421,8 +426,13 @@ static void decoding_equals_the_full_forward_for_every_method(void **state)
     (void)state;
     start();
     for (int t = 0; t < 2; t++) {
-        for (int i = 0; position_number(i); i++)
-            check_decoding(small_config(position_number(i)), types[t], "groups of heads");
+        for (int i = 0; position_number(i); i++) {
+            struct alibi_config c = small_config(position_number(i));
+
+            check_decoding(c, types[t], "groups of heads");
+            c.qk_norm = true;
+            check_decoding(c, types[t], "norms of queries and keys");
+        }
         check_decoding(adaptive(small_config("alibi")), types[t], "adaptive");
     }
     end();

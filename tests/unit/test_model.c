@@ -48,18 +48,29 @@ static const char *const patterns[] = { "rotary:window=3,none:logn",
                                         "kerple:logn,kerple:power:window=4",
                                         "alibi:bias-max=4,alibi:train-slopes" };
 
-/* Number i of the position methods, after them alibi with trained slopes, and the patterns. */
+/* With norms of queries and keys. */
+static const char *const normed[] = { "rotary:window=3:logn,rotary", "alibi:free=0.3:logn,none" };
+
+/* Number i of the position methods, after them alibi with trained slopes, the patterns, and those
+ * with norms. */
 static bool position_variant(int i, struct alibi_config *c)
 {
     int methods = 0, count = (int)(sizeof patterns / sizeof *patterns);
+    int last = (int)(sizeof normed / sizeof *normed);
 
     while (alibi_position_name(methods, NULL))
         methods++;
-    if (i > methods + count)
+    if (i > methods + count + last)
         return false;
-    *c = i < methods    ? tiny(alibi_position_name(i, NULL))
-         : i == methods ? trained_slopes()
-                        : tiny(patterns[i - methods - 1]);
+    *c = i < methods            ? tiny(alibi_position_name(i, NULL))
+         : i == methods         ? trained_slopes()
+         : i <= methods + count ? tiny(patterns[i - methods - 1])
+                                : tiny(normed[i - methods - count - 1]);
+    if (i > methods + count) {
+        c->qk_norm = true;
+        c->norm_eps = 0.01; /* a head of two numbers may be near 0, where the norm bends sharply */
+        c->kv_heads = i % 2 ? 1 : 3;
+    }
     return true;
 }
 
@@ -191,6 +202,9 @@ static void gradients_equal_finite_differences_for_every_kind_of_block(void **st
     c = tiny("rotary");
     c.rotary_layout = ALIBI_ROTARY_PAIRS;
     check_gradient(c, "pairs");
+    c.qk_norm = true;
+    c.norm_eps = 0.1;
+    check_gradient(c, "norms of queries and keys");
 }
 
 static double difference(const float *a, const float *b, int64_t count)
@@ -284,6 +298,9 @@ static void what_is_computed_again_gives_the_same_gradients_bit_for_bit(void **s
                 check_recompute(c, dropped ? 0.2 : 0.0);
                 if (a == 0 && dropped)
                     check_recompute(adaptive(c), 0.2);
+                c.qk_norm = true;
+                if (a == 1 && dropped)
+                    check_recompute(c, 0.2);
             }
 }
 

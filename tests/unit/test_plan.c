@@ -125,6 +125,9 @@ static void the_plan_is_what_training_then_allocates(void **state)
         c.layers = 4;
         check_plan(c, &t, DTYPE_F32);
         check_plan(c, &t, DTYPE_BF16);
+        c.qk_norm = true;
+        check_plan(c, &t, DTYPE_F32);
+        check_plan(c, &t, DTYPE_BF16);
     }
 }
 

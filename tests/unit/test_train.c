@@ -311,6 +311,15 @@ static void so_does_one_with_learned_curves(void **state)
     check_resume_at_every_step(p, tiny_training(5, 2));
 }
 
+static void so_does_one_that_norms_queries_and_keys(void **state)
+{
+    struct site *p = *state;
+
+    p->config.qk_norm = true;
+    snprintf(p->config.position, sizeof p->config.position, "rotary:logn");
+    check_resume_at_every_step(p, tiny_training(5, 2));
+}
+
 static void trained_slopes_move_and_are_in_the_checkpoint(void **state)
 {
     struct site *p = *state;
@@ -856,6 +865,7 @@ int main(void)
         RUN_TEST(so_does_one_that_trains_its_slopes),
         RUN_TEST(so_does_one_with_a_pattern_of_methods),
         RUN_TEST(so_does_one_with_learned_curves),
+        RUN_TEST(so_does_one_that_norms_queries_and_keys),
         RUN_TEST(trained_slopes_move_and_are_in_the_checkpoint),
         cmocka_unit_test_teardown(an_update_leaves_slopes_at_0_or_above, no_leak),
         RUN_TEST(a_run_can_be_stopped_at_every_step),

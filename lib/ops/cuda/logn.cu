@@ -7,28 +7,14 @@
 // a block has a head and a slice of the rows, which its warps take in turns; it writes the sum of
 // its slice, and a second kernel adds the slices in order.
 #include "ops/cuda/columns.cuh"
+#include "ops/cuda/heads.cuh"
 
 namespace
 {
 
 enum { THREADS = 128 };
 
-template <class T> struct view {
-    T *at;
-    int64_t b, l, h; // strides
-
-    __device__ __forceinline__ T *head(int64_t row, int64_t L, int64_t head) const
-    {
-        return at + row / L * b + row % L * l + head * h;
-    }
-};
-
-template <class T> struct view<T> view_of(struct tensor t) {
-    return { (T *)t.data, t.stride[0], t.stride[1], t.stride[2] };
-}
-
-template <class T>
-struct logn_params {
+template <class T> struct logn_params {
     struct view<T> y, x, dy, dx;
     const float *factor;
     const int32_t *length; // ragged: row b is at position length[b] - 1, and L is 1
@@ -114,16 +100,8 @@ template <class T> struct logn_params<T> params_of(const struct logn_args *a) {
              .D = (int)a->x.shape[3] };
 }
 
-// Whether heads of both views can be accessed n numbers at a time; n is a power of two.
 template <class T>
-bool fits(struct view<T> a, struct view<T> b, int D, int n)
-{
-    const int64_t all = a.b | a.l | a.h | b.b | b.l | b.h | D;
-
-    return all % n == 0 && ((uintptr_t)a.at | (uintptr_t)b.at) % (n * sizeof(T)) == 0;
-}
-
-template <class T> alibi_status forward(struct context *c, const struct logn_args *a)
+alibi_status forward(struct context *c, const struct logn_args *a)
 {
     constexpr int N = pack<T>::N;
     const struct logn_params<T> p = params_of<T>(a);

@@ -84,6 +84,7 @@ residual_fn ref_residual_forward;
 dropout_fn ref_dropout;
 rotary_fn ref_rotary;
 logn_fn ref_logn_forward, ref_logn_backward;
+head_norm_fn ref_head_norm_forward, ref_head_norm_backward;
 attention_fn ref_attention_forward, ref_attention_backward;
 attention_norms_fn ref_attention_norms;
 cache_append_fn ref_cache_append;

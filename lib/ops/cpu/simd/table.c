@@ -21,6 +21,8 @@ void SIMD(override)(struct ops *ops)
     ops->rotary = SIMD(rotary);
     ops->logn_forward = SIMD(logn_forward);
     ops->logn_backward = SIMD(logn_backward);
+    ops->head_norm_forward = SIMD(head_norm_forward);
+    ops->head_norm_backward = SIMD(head_norm_backward);
     ops->cross_entropy = SIMD(cross_entropy);
     ops->log_softmax = SIMD(log_softmax);
     ops->adamw = SIMD(adamw);

@@ -1,0 +1,100 @@
+/* head_norm.c - each head by its root mean square
+ *
+ *   y = n * weight,     n = x * rstd,     rstd = 1 / sqrt(mean(x^2) + eps)
+ *   dx = rstd * (g - n * mean(g * n)),    g = dy * weight,     dweight += sum of dy * n
+ *
+ * Rows are cut into pieces by their number alone; each sums its own dweight, and the pieces are
+ * added in order. */
+#include <math.h>
+
+#include "ops/cpu/simd/simd.h"
+#include "ops/cpu/simd/vec.h"
+
+enum { PIECES = 32, PIECE_MIN = 16 };
+
+static float *head_of(struct tensor x, int64_t row, int64_t h)
+{
+    int64_t L = x.shape[1];
+
+    return (float *)x.data + row / L * x.stride[0] + row % L * x.stride[1] + h * x.stride[2];
+}
+
+static float rstd_of(const float *x, int64_t D, float eps)
+{
+    vec sum = { 0 };
+
+    for (int64_t d = 0; d < D; d += SIMD_WIDTH) {
+        vec v = vec_load_some(x + d, D - d);
+        sum += v * v;
+    }
+    return 1.0f / sqrtf(vec_sum(sum) / (float)D + eps);
+}
+
+alibi_status SIMD(head_norm_forward)(struct device *dev, const struct head_norm_args *a)
+{
+    int64_t rows = a->x.shape[0] * a->x.shape[1], H = a->x.shape[2], D = a->x.shape[3];
+    const float *weight = a->weight.data;
+
+    if (a->x.type != DTYPE_F32)
+        return ref_head_norm_forward(dev, a);
+#pragma omp parallel for if (rows * H * D >= CPU_PARALLEL_MIN)
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t h = 0; h < H; h++) {
+            const float *x = head_of(a->x, row, h);
+            float *y = head_of(a->y, row, h), rstd = rstd_of(x, D, (float)a->eps);
+
+            for (int64_t d = 0; d < D; d += SIMD_WIDTH)
+                vec_store_some(
+                    y + d, vec_load_some(x + d, D - d) * rstd * vec_load_some(weight + d, D - d),
+                    D - d);
+        }
+    return ALIBI_OK;
+}
+
+/* One head; dweight [D] is added to. */
+static void head_backward(float *dx, const float *dy, const float *x, const float *weight,
+                          float *dweight, int64_t D, float eps)
+{
+    float rstd = rstd_of(x, D, eps), mean;
+    vec sum = { 0 };
+
+    for (int64_t d = 0; d < D; d += SIMD_WIDTH) {
+        int64_t left = D - d;
+        vec gn = vec_load_some(dy + d, left) * vec_load_some(x + d, left) * rstd;
+
+        vec_store_some(dweight + d, vec_load_some(dweight + d, left) + gn, left);
+        sum += gn * vec_load_some(weight + d, left);
+    }
+    mean = vec_sum(sum) / (float)D;
+    for (int64_t d = 0; d < D; d += SIMD_WIDTH) {
+        int64_t left = D - d;
+        vec g = vec_load_some(dy + d, left) * vec_load_some(weight + d, left);
+
+        vec_store_some(dx + d, rstd * (g - vec_load_some(x + d, left) * rstd * mean), left);
+    }
+}
+
+alibi_status SIMD(head_norm_backward)(struct device *dev, const struct head_norm_args *a)
+{
+    int64_t rows = a->x.shape[0] * a->x.shape[1], H = a->x.shape[2], D = a->x.shape[3];
+    int64_t wanted = (rows + PIECE_MIN - 1) / PIECE_MIN;
+    int64_t pieces = wanted < PIECES ? wanted : PIECES;
+    float *sums = NULL, *dweight = a->dweight.data;
+
+    if (a->x.type != DTYPE_F32)
+        return ref_head_norm_backward(dev, a);
+    if (rows == 0)
+        return ALIBI_OK;
+    TRY_RETURN(NEW_ZERO_ARRAY(&sums, pieces * D, "the gradients of a norm's weights"));
+#pragma omp parallel for if (rows * H * D >= CPU_PARALLEL_MIN)
+    for (int64_t p = 0; p < pieces; p++)
+        for (int64_t row = p * rows / pieces; row < (p + 1) * rows / pieces; row++)
+            for (int64_t h = 0; h < H; h++)
+                head_backward(head_of(a->dx, row, h), head_of(a->dy, row, h), head_of(a->x, row, h),
+                              a->weight.data, sums + p * D, D, (float)a->eps);
+    for (int64_t p = 0; p < pieces; p++)
+        for (int64_t d = 0; d < D; d++)
+            dweight[d] += sums[p * D + d];
+    mem_free(sums);
+    return ALIBI_OK;
+}
