@@ -46,7 +46,6 @@ static const struct alibi_option attention_options[] = {
 /* ---- probe targets */
 
 static const char *const kind_keys[] = { "all", "repeats", "others" };
-static const char *const reach_names[] = { "breaks", "holds", "uses" };
 
 static void print_estimate(struct alibi_estimate e)
 {
@@ -87,6 +86,17 @@ static const char *plural(int64_t count)
     return count == 1 ? "" : "s";
 }
 
+static void print_rules(void)
+{
+    static const int order[] = { ALIBI_BREAKS, ALIBI_USES, ALIBI_HOLDS };
+    const char *rule;
+
+    for (int i = 0; i < 3; i++) {
+        printf("  %-6s  ", alibi_reach_name(order[i], &rule));
+        cli_print_wrapped(stdout, rule, 10, 10);
+    }
+}
+
 static void print_reach(const struct alibi_targets_result *r)
 {
     const struct alibi_target_context *far =
@@ -94,8 +104,8 @@ static void print_reach(const struct alibi_targets_result *r)
     double gain = far->gain.value;
     bool none = fabs(gain) < 0.00005; /* it would be printed as 0 */
 
-    printf("\nThe model %s: from %lld to %lld tokens of context it ",
-           r->reach == ALIBI_USES ? "uses far text" : reach_names[r->reach],
+    printf("\nThe model %s%s: from %lld to %lld tokens of context it ",
+           alibi_reach_name(r->reach, NULL), r->reach == ALIBI_USES ? " far text" : "",
            (long long)r->request.length, (long long)far->context);
     if (none)
         printf("neither gains nor loses");
@@ -108,7 +118,12 @@ static void print_reach(const struct alibi_targets_result *r)
     if (!none && !isnan(far->window.value))
         printf(",\n%+.4f if attention is cut to the last %lld tokens", far->window.value,
                (long long)r->request.length);
-    printf(".\n");
+    if (r->falls_to > r->request.length)
+        printf(".\nThe loss falls at every step up to %lld tokens.\n", (long long)r->falls_to);
+    else
+        printf(".\nThe first step beyond %lld tokens shows no gain.\n",
+               (long long)r->request.length);
+    print_rules();
 }
 
 static void print_targets(const struct job *job, const struct alibi_targets_result *r)
@@ -148,7 +163,8 @@ static void json_targets(const struct job *job, const struct alibi_targets_resul
     cli_json_int("short_documents", r->short_documents);
     cli_json_text("error_over", r->units_are_documents ? "documents" : "blocks");
     cli_json_int("units", r->units);
-    cli_json_text("reach", reach_names[r->reach]);
+    cli_json_text("reach", alibi_reach_name(r->reach, NULL));
+    cli_json_int("falls_to", r->falls_to);
     cli_json_real("seconds", r->seconds);
     for (int kind = 0; kind < ALIBI_TARGET_KINDS; kind++) {
         const struct alibi_target_results *k = &r->kind[kind];

@@ -816,6 +816,9 @@ struct alibi_target_results {
  *   holds:  neither */
 enum alibi_reach { ALIBI_BREAKS, ALIBI_HOLDS, ALIBI_USES };
 
+/* "breaks", "holds" or "uses", and its rule in words; NULL: there is no such verdict. */
+ALIBI_API const char *alibi_reach_name(int reach, const char **rule);
+
 struct alibi_targets_result {
     struct alibi_targets request; /* resolved: ascending contexts */
     int64_t blocks, documents;    /* that were scored */
@@ -827,6 +830,7 @@ struct alibi_targets_result {
     int reach; /* enum alibi_reach */
     struct alibi_target_results kind[ALIBI_TARGET_KINDS];
     double seconds;
+    int64_t falls_to; /* from L up to here each step to the next context gains, at 95%; L: none */
 };
 
 /* What alibi_probe_targets() refuses whatever the text, such as a context that the position method

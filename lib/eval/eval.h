@@ -164,7 +164,6 @@ enum target_condition { TARGETS_OWN, TARGETS_SWAPPED, TARGETS_WINDOW, TARGET_CON
 
 extern const char *const target_condition_names[]; /* "own", "swapped", "window" */
 extern const char *const target_kind_names[];      /* "all", "repeats", "others" */
-extern const char *const reach_names[];            /* "breaks", "holds", "uses" */
 
 /* With fewer documents their spread says little, and blocks take their place. */
 enum { TARGETS_FEW_DOCUMENTS = 8 };
@@ -204,6 +203,8 @@ alibi_status probe_losses(const alibi_model *model, const alibi_corpus *corpus,
 
 /* The verdict on the longest context: enum alibi_reach. t errors are half of a 95% interval. */
 int targets_reach(const struct alibi_target_context *far, double t);
+/* The context up to which every step from `near` gains, among `count` contexts. */
+int64_t targets_fall(const struct alibi_target_context *at, int count, int64_t near, double t);
 
 /* ---- answers (answers.c): what a model answers to a task */
 

@@ -398,6 +398,20 @@ int targets_reach(const struct alibi_target_context *far, double t)
                                                                                      : ALIBI_HOLDS;
 }
 
+int64_t targets_fall(const struct alibi_target_context *at, int count, int64_t near, double t)
+{
+    int64_t to = near;
+
+    for (int c = 0; c < count; c++) {
+        if (at[c].context <= near)
+            continue;
+        if (!(at[c].step.value > 0 && at[c].step.value > t * at[c].step.error))
+            break;
+        to = at[c].context;
+    }
+    return to;
+}
+
 static alibi_status fill_result(const struct probe *p, struct alibi_targets_result *out)
 {
     alibi_status status;
@@ -420,6 +434,8 @@ static alibi_status fill_result(const struct probe *p, struct alibi_targets_resu
     }
     r.reach = targets_reach(&r.kind[ALIBI_ALL_TARGETS].at[p->request.contexts.count - 1],
                             student_t(r.units - 1));
+    r.falls_to = targets_fall(r.kind[ALIBI_ALL_TARGETS].at, p->request.contexts.count,
+                              p->request.length, student_t(r.units - 1));
     *out = r;
 out:
     mem_free(b.tokens);

@@ -11,7 +11,25 @@
 
 const char *const target_condition_names[] = { "own", "swapped", "window" };
 const char *const target_kind_names[] = { "all", "repeats", "others" };
-const char *const reach_names[] = { "breaks", "holds", "uses" };
+
+const char *alibi_reach_name(int reach, const char **rule)
+{
+    static const char *const verdicts[][2] = {
+        [ALIBI_BREAKS] = { "breaks", "the loss with the longest context is above that with L by "
+                                     "0.01 nats or more, shown at 95%" },
+        [ALIBI_HOLDS] = { "holds", "neither" },
+        [ALIBI_USES] = { "uses", "the gain of the longest context over L, what is lost of it when "
+                                 "text beyond L is swapped for other text, and what is lost when "
+                                 "attention is cut to the last L keys are each 0.005 nats or more, "
+                                 "shown at 95%" },
+    };
+
+    if (reach < 0 || reach > ALIBI_USES)
+        return NULL;
+    if (rule != NULL)
+        *rule = verdicts[reach][1];
+    return verdicts[reach][0];
+}
 
 struct document {
     int64_t first, count; /* tokens within the span, its end token included */

@@ -51,17 +51,10 @@ static struct alibi_target_context context_of(const alibi_experiment *e, int mod
     return out;
 }
 
-static void summarise(struct report_targets_model *out, const alibi_experiment *e, int model,
-                      int evaluation)
+/* What was measured: targets, and the range of the seeds' losses. */
+static void collect(struct report_targets_model *out, const alibi_experiment *e, int model,
+                    int evaluation)
 {
-    const struct alibi_int_list *contexts = &e->evaluation[evaluation].lengths;
-    struct alibi_targets asked = targets_asked(e, model, evaluation);
-    struct alibi_target_context far;
-    int home = 0;
-
-    while (contexts->at[home] != asked.length)
-        home++;
-    *out = (struct report_targets_model){ .method = model, .reach = -1 };
     for (int k = 0; k < e->model[model].seeds.count; k++) {
         const struct measured *m = e->model[model].seed[k].measured[evaluation];
 
@@ -78,16 +71,82 @@ static void summarise(struct report_targets_model *out, const alibi_experiment *
             out->kind[ALIBI_REPEATS].tokens + out->kind[ALIBI_OTHERS].tokens;
     }
     for (int kind = 0; kind < ALIBI_TARGET_KINDS; kind++)
+        for (int c = 0; c < e->evaluation[evaluation].lengths.count; c++) {
+            double low = NAN, high = NAN;
+
+            for (int k = 0; k < e->model[model].seeds.count; k++) {
+                const struct alibi_eval_result *r =
+                    targets_losses(e, model, k, evaluation, c, TARGETS_OWN, kind);
+
+                low = r ? fmin(low, r->nll) : low;
+                high = r ? fmax(high, r->nll) : high;
+            }
+            out->low[kind][c] = low;
+            out->high[kind][c] = high;
+        }
+}
+
+static void summarise(struct report_targets_model *out, const alibi_experiment *e, int model,
+                      int evaluation)
+{
+    const struct alibi_int_list *contexts = &e->evaluation[evaluation].lengths;
+    struct alibi_targets asked = targets_asked(e, model, evaluation);
+    struct alibi_target_context shown[ALIBI_LIST_MAX], *far; /* with intervals for errors */
+    int home = 0;
+
+    while (contexts->at[home] != asked.length)
+        home++;
+    *out = (struct report_targets_model){
+        .method = model,
+        .reach = -1,
+        .home = home,
+        .share = NAN,
+        .ceiling = e->model[model].training.train_length >= contexts->at[contexts->count - 1],
+    };
+    collect(out, e, model, evaluation);
+    for (int kind = 0; kind < ALIBI_TARGET_KINDS; kind++)
         for (int c = 0; c < contexts->count; c++)
             out->kind[kind].at[c] = context_of(e, model, evaluation, kind, home, c, false);
+    for (int c = 0; c < contexts->count; c++)
+        shown[c] = context_of(e, model, evaluation, ALIBI_ALL_TARGETS, home, c, true);
     for (out->far = contexts->count - 1; out->far > home; out->far--)
         if (!isnan(out->kind[ALIBI_ALL_TARGETS].at[out->far].gain.value))
             break;
-    far = context_of(e, model, evaluation, ALIBI_ALL_TARGETS, home, out->far, true);
-    if (out->far > home && !isnan(far.gain.value) && !model_is_ignorant(e, model))
-        out->reach = targets_reach(&far, 1);
-    if (out->reach == ALIBI_HOLDS && far.gain.value <= -0.01)
+    far = &shown[out->far];
+    out->falls_to = targets_fall(shown, contexts->count, asked.length, 1);
+    if (out->far > home && !isnan(far->gain.value) && !out->ceiling && !model_is_ignorant(e, model))
+        out->reach = targets_reach(far, 1);
+    if (out->reach == ALIBI_HOLDS && far->gain.value <= -0.01)
         out->reach = -1; /* these seeds neither show that it breaks nor that it holds */
+}
+
+/* What a ceiling gains from one context to another. Its own L may be another than that of the
+ * model, so this is not one of its gains. */
+static double ceiling_gain(const struct report_targets *t, int from, int to)
+{
+    double most = NAN;
+
+    for (int m = 0; m < t->models; m++) {
+        const struct alibi_target_context *at = t->model[m].kind[ALIBI_ALL_TARGETS].at;
+
+        if (t->model[m].ceiling)
+            most = fmax(most, at[from].nll.value - at[to].nll.value);
+    }
+    return most;
+}
+
+static void add_shares(struct report_targets *t)
+{
+    for (int m = 0; m < t->models; m++) {
+        struct report_targets_model *x = &t->model[m];
+        double most = ceiling_gain(t, x->home, x->far);
+
+        if (x->ceiling || x->far == x->home)
+            continue;
+        t->ceiling_gain = fmax(t->ceiling_gain, most);
+        if (most > 0)
+            x->share = x->kind[ALIBI_ALL_TARGETS].at[x->far].gain.value / most;
+    }
 }
 
 static alibi_status view_targets(struct report_targets *out, const alibi_experiment *e, int v)
@@ -95,7 +154,11 @@ static alibi_status view_targets(struct report_targets *out, const alibi_experim
     const struct experiment_evaluation *x = &e->evaluation[v];
 
     *out = (struct report_targets){
-        .name = x->name, .about = x->about, .near = -1, .contexts = x->lengths.count
+        .name = x->name,
+        .about = x->about,
+        .near = -1,
+        .ceiling_gain = NAN,
+        .contexts = x->lengths.count,
     };
     TRY_RETURN(NEW_ZERO_ARRAY(&out->model, e->models, "the report of an experiment"));
     for (int m = 0; m < e->models; m++) {
@@ -104,7 +167,6 @@ static alibi_status view_targets(struct report_targets *out, const alibi_experim
         if (!x->has[m])
             continue;
         asked = targets_asked(e, m, v);
-        out->near = out->near < 0 || out->near == asked.length ? asked.length : 0;
         out->block = asked.block;
         for (int k = 0; k < e->model[m].seeds.count; k++) {
             const struct target_losses *t = &e->model[m].seed[k].measured[v]->targets;
@@ -113,8 +175,12 @@ static alibi_status view_targets(struct report_targets *out, const alibi_experim
             out->blocks = t->blocks > out->blocks ? t->blocks : out->blocks;
         }
         summarise(&out->model[out->models], e, m, v);
+        if (!out->model[out->models].ceiling)
+            out->near = out->near < 0 || out->near == asked.length ? asked.length : 0;
         out->models += out->model[out->models].seeds > 0;
     }
+    out->near = out->near < 0 ? 0 : out->near;
+    add_shares(out);
     out->few = out->documents < TARGETS_FEW_DOCUMENTS;
     return ALIBI_OK;
 }
@@ -197,8 +263,11 @@ static void write_targets(struct json_writer *w, const alibi_experiment *e,
     json_write_int(w, "block", t->block);
     json_write_int(w, "documents", t->documents);
     json_write_int(w, "far", m->kind[ALIBI_ALL_TARGETS].at[m->far].context);
+    json_write_int(w, "falls_to", m->falls_to);
+    json_write_bool(w, "ceiling", m->ceiling);
+    json_write_real(w, "share_of_ceiling", m->share);
     if (m->reach >= 0)
-        json_write_string(w, "reach", reach_names[m->reach]);
+        json_write_string(w, "reach", alibi_reach_name(m->reach, NULL));
     else
         json_write_null(w, "reach");
     for (int kind = 0; kind < ALIBI_TARGET_KINDS; kind++) {

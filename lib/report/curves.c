@@ -39,6 +39,14 @@ static void add_point(struct curves *c, int method, double x, double y, double e
     c->high[method][i] = y * exp(error);
 }
 
+/* A curve that is no model's, such as the best that is possible; its index. */
+static int add_reference(struct curves *c, const char *name)
+{
+    c->series[c->chart.count].name = name;
+    c->series[c->chart.count].reference = true;
+    return c->chart.count++;
+}
+
 /* The range of the positive finite values seen so far. */
 struct range {
     double least, most;
@@ -310,102 +318,122 @@ alibi_status curves_by_step(struct curves **out, const struct view *v,
 
 /* ---- fixed targets */
 
-static void add_gain(struct curves *c, int series, double context, struct alibi_estimate gain)
+static void add_estimate(struct curves *c, int series, double context, struct alibi_estimate e)
 {
     int i = c->series[series].count;
 
-    add_point(c, series, context, gain.value, NAN);
-    c->low[series][i] = gain.value - gain.error;
-    c->high[series][i] = gain.value + gain.error;
+    add_point(c, series, context, e.value, NAN);
+    c->low[series][i] = e.value - e.error;
+    c->high[series][i] = e.value + e.error;
 }
 
-/* The gains of one model as three curves: own text, far text swapped, a window. Up to L these are
- * the same. */
-static void add_controls(struct curves *c, const struct report_targets *t, int model)
+static void finish_targets(struct curves *c, const struct report_targets *t)
 {
-    for (int i = 0; i < t->contexts; i++) {
-        const struct alibi_target_context *at = &t->model[model].kind[ALIBI_ALL_TARGETS].at[i];
-        const struct alibi_estimate of[] = { at->gain, at->swapped, at->window };
-
-        for (int k = 0; k < 3; k++)
-            add_gain(c, k, (double)at->context,
-                     isnan(of[k].value) && at->context <= t->near ? at->gain : of[k]);
-    }
-}
-
-/* Includes the bounds of all points. A model that breaks may lose a hundred times what others gain:
- * curves are clipped at three times the largest gain below 0. */
-static void scale_gains(struct curves *c, int series)
-{
-    struct chart *chart = &c->chart;
-    double from = chart->y_from, to = chart->y_to;
-
-    for (int k = 0; k < series; k++)
-        for (int i = 0; i < c->series[k].count; i++) {
-            double error = isnan(c->low[k][i]) ? 0 : c->y[k][i] - c->low[k][i];
-
-            if (!isfinite(c->y[k][i]))
-                continue;
-            from = fmin(from, c->y[k][i] - error);
-            to = fmax(to, c->y[k][i] + error);
-        }
-    chart->y_from = from;
-    chart->y_to = fmax(to, 0.01);
-}
-
-static void finish_gains(struct curves *c, const struct report_targets *t)
-{
-    struct chart *chart = &c->chart;
-
-    chart->y_from = fmin(fmax(chart->y_from, -3 * chart->y_to), -chart->y_to / 4);
-    chart->zero = c->one_scale = true;
-    chart->show = show_nats;
-    chart->x_label = "tokens of context, log scale";
-    chart->y_label = "gain, nats per token";
-    chart->mark_x = t->near > 0 ? (double)t->near : NAN;
+    for (int m = 0; m < t->models; m++)
+        c->series[t->model[m].method].reference = t->model[m].ceiling;
+    c->one_scale = true;
+    c->chart.show = show_nats;
+    c->chart.x_label = "tokens of context, log scale";
+    c->chart.mark_x = t->near > 0 ? (double)t->near : NAN;
     snprintf(c->mark_label, sizeof c->mark_label, "L = %lld", (long long)t->near);
 }
 
-alibi_status curves_of_gains(struct curves **out, const struct view *v,
-                             const struct report_targets *t, enum alibi_target_kind kind)
+/* A model that breaks may lose a hundred times what others gain. So the scale is that of losses up
+ * to L and of the lowest beyond, and as much again above them; curves beyond are clipped. */
+static void scale_losses(struct curves *c, const struct report_targets *t,
+                         enum alibi_target_kind kind)
 {
-    static const char *const titles[] = { "Gain from more context", "Targets that repeat far text",
+    double least = INFINITY, most = -INFINITY, near = -INFINITY, room;
+
+    for (int m = 0; m < t->models; m++)
+        for (int i = 0; i < t->contexts && t->model[m].kind[kind].tokens > 0; i++) {
+            double low = t->model[m].low[kind][i], high = t->model[m].high[kind][i];
+
+            least = fmin(least, low);
+            most = fmax(most, high);
+            if (i <= t->model[m].home)
+                near = fmax(near, high);
+        }
+    room = fmax(near - least, 0.05);
+    c->chart.y_from = least - 0.05 * room;
+    c->chart.y_to = fmin(most, near + room);
+    c->chart.y_to = fmax(c->chart.y_to, least + room);
+}
+
+alibi_status curves_of_targets(struct curves **out, const struct view *v,
+                               const struct report_targets *t, enum alibi_target_kind kind)
+{
+    static const char *const titles[] = { "Loss against context", "Targets that repeat far text",
                                           "Other targets" };
     struct curves *c = NULL;
 
     TRY_RETURN(curves_new(&c, v));
-    for (int m = 0; m < t->models; m++)
-        for (int i = 0; i < t->contexts; i++) {
-            const struct alibi_target_context *at = &t->model[m].kind[kind].at[i];
+    for (int m = 0; m < t->models; m++) {
+        const struct report_targets_model *x = &t->model[m];
 
-            add_gain(c, t->model[m].method, (double)at->context,
-                     t->model[m].kind[kind].tokens > 0 ? at->gain
-                                                       : (struct alibi_estimate){ NAN, NAN });
+        for (int i = 0; i < t->contexts; i++) {
+            bool any = x->kind[kind].tokens > 0;
+
+            add_point(c, x->method, (double)x->kind[kind].at[i].context,
+                      any ? x->kind[kind].at[i].nll.value : NAN, NAN);
+            if (any && x->low[kind][i] < x->high[kind][i]) {
+                c->low[x->method][i] = x->low[kind][i];
+                c->high[x->method][i] = x->high[kind][i];
+            }
         }
-    scale_gains(c, v->methods);
-    finish_gains(c, t);
+    }
+    scale_losses(c, t, kind);
+    finish_targets(c, t);
+    c->chart.range = true;
+    c->chart.show = NULL;
+    c->chart.y_label = "loss, nats per token";
     snprintf(c->title, sizeof c->title, "%s", titles[kind]);
     *out = c;
     return ALIBI_OK;
 }
 
-alibi_status curves_of_controls(struct curves **out, const struct view *v,
-                                const struct report_targets *t, int model)
+/* Both controls have one scale. Curves are clipped at three times the largest use below 0. */
+static void scale_uses(struct chart *chart, const struct report_targets *t)
 {
-    static const char *const names[] = { "own", "swapped", "window" };
+    double from = 0, to = 0.01;
+
+    for (int m = 0; m < t->models; m++)
+        for (int i = 0; i < t->contexts; i++) {
+            const struct alibi_target_context *at = &t->model[m].kind[ALIBI_ALL_TARGETS].at[i];
+            const struct alibi_estimate of[] = { at->beyond, at->content };
+
+            for (int k = 0; k < 2; k++) {
+                if (!isfinite(of[k].value))
+                    continue;
+                from = fmin(from, of[k].value - (isfinite(of[k].error) ? of[k].error : 0));
+                to = fmax(to, of[k].value + (isfinite(of[k].error) ? of[k].error : 0));
+            }
+        }
+    chart->y_to = to;
+    chart->y_from = fmin(fmax(from, -3 * to), -to / 4);
+}
+
+alibi_status curves_of_uses(struct curves **out, const struct view *v,
+                            const struct report_targets *t, bool content)
+{
     struct curves *c = NULL;
-    int method = t->model[model].method;
 
     TRY_RETURN(curves_new(&c, v));
-    become_parts(c, v, method, 3);
-    add_controls(c, t, model);
-    scale_gains(c, 3); /* its own: a model that holds has small numbers */
-    for (int k = 0; k < 3; k++) {
-        snprintf(c->name[k], sizeof c->name[k], "%s", names[k]);
-        c->series[k].look += k * LOOKS; /* another dash */
+    for (int m = 0; m < t->models; m++) {
+        const struct alibi_target_context *at = t->model[m].kind[ALIBI_ALL_TARGETS].at;
+
+        for (int i = t->model[m].home; i < t->contexts; i++)
+            add_estimate(c, t->model[m].method, (double)at[i].context,
+                         i == t->model[m].home ? (struct alibi_estimate){ 0, 0 }
+                         : content             ? at[i].content
+                                               : at[i].beyond);
     }
-    finish_gains(c, t);
-    snprintf(c->title, sizeof c->title, "%s: gain by context", v->name[method]);
+    scale_uses(&c->chart, t);
+    finish_targets(c, t);
+    c->chart.zero = true;
+    c->chart.y_label = "loss without it, nats per token";
+    snprintf(c->title, sizeof c->title, "%s",
+             content ? "Use of what far text says" : "Use of keys beyond L");
     *out = c;
     return ALIBI_OK;
 }
@@ -434,10 +462,7 @@ alibi_status curves_of_attention(struct curves **out, const struct view *v,
         add_shares(c, x->method, &mean, x->seed[0]->bins);
         if (c->chart.count > v->methods || c->chart.count == SERIES_MAX)
             continue;
-        c->series[c->chart.count] = (struct series){
-            .name = "uniform", .x = c->x[v->methods], .y = c->y[v->methods], .look = 7 + 2 * LOOKS
-        };
-        add_shares(c, c->chart.count++, &x->seed[0]->uniform, x->seed[0]->bins);
+        add_shares(c, add_reference(c, "uniform"), &x->seed[0]->uniform, x->seed[0]->bins);
         c->chart.mark_x = (double)x->seed[0]->near;
         snprintf(c->mark_label, sizeof c->mark_label, "far from %lld on",
                  (long long)x->seed[0]->near);

@@ -174,13 +174,6 @@ static struct shown show_estimate(struct alibi_estimate e)
     return s;
 }
 
-const char *reach_word(int reach)
-{
-    static const char *const words[] = { "breaks", "holds", "uses far text" };
-
-    return reach < 0 ? NO_VALUE : words[reach];
-}
-
 static alibi_status append_targets(struct text *out, const struct report_experiment *x,
                                    const struct report_targets *t, bool colour)
 {
@@ -214,15 +207,9 @@ static alibi_status append_targets(struct text *out, const struct report_experim
     table_append(out, &table, 1, 7, colour);
     table_fini(&table);
     text_append(out, "\n");
-    for (int m = 0; m < t->models; m++)
-        if (t->model[m].reach >= 0)
-            text_append(out, "%s %s, up to %lld tokens\n", x->model[t->model[m].method],
-                        reach_word(t->model[m].reach),
-                        (long long)t->model[m].kind[ALIBI_ALL_TARGETS].at[t->model[m].far].context);
     if (t->few)
         text_append(out, "Errors take the blocks of few documents as independent, so they are too "
-                         "small.\n");
-    text_append(out, "\n");
+                         "small.\n\n");
     return ALIBI_OK;
 }
 
@@ -374,6 +361,8 @@ alibi_status report_experiment_text(struct text *out, const struct report_experi
         text_append(out, "Unfinished: %d of %d models are trained and tested.\n", x->training.done,
                     x->training.models);
     text_append(out, "\n");
+    for (int i = 0; i < x->targets; i++)
+        TRY_RETURN(verdict_text(out, x, &x->target[i], columns, colour));
     append_claims(out, x, columns, colour);
     for (int i = 0; i < x->sections; i++) {
         const struct report_section *s = &x->section[i];

@@ -278,6 +278,8 @@ alibi_status report_experiment_html(struct text *out, const struct report_experi
                     x->training.refresh > 0 ? " This page loads itself again as the run continues."
                                             : "");
     text_append(out, "</header>\n<main>\n");
+    for (int i = 0; i < x->targets; i++)
+        TRY_RETURN(verdict_html(out, &v, x, &x->target[i]));
     if (x->claims > 0)
         text_append(out, "<h2>Claims</h2>\n");
     for (int i = 0; i < x->claims; i++)

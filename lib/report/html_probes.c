@@ -16,20 +16,15 @@ static void append_estimate(struct text *out, struct alibi_estimate e)
 static void append_targets_table(struct text *out, const struct view *v,
                                  const struct report_targets *t)
 {
-    text_append(
-        out,
-        "<div class=\"scroll\" role=\"region\" aria-label=\"Fixed targets\" "
-        "tabindex=\"0\">\n<table class=\"data\">\n"
-        "<caption><div><b>Fixed targets, growing context.</b> <span>Nats per token; "
-        "± is one standard error, of the text and of the seeds. A model breaks, "
-        "holds, or uses far text at the longest context that has a value: it uses it if the gain, what "
-        "the swap takes and what the window takes are all more than 0.005 and shown."
-        "</span></div></caption>\n"
-        "<thead><tr><th scope=\"col\">model</th><th scope=\"col\">context</th>"
-        "<th scope=\"col\">loss</th><th scope=\"col\">gain</th>"
-        "<th scope=\"col\">gain<small>far text swapped</small></th>"
-        "<th scope=\"col\">gain<small>in a window</small></th>"
-        "<th scope=\"col\">verdict</th></tr></thead>\n<tbody>\n");
+    text_append(out,
+                "<div class=\"scroll\" role=\"region\" aria-label=\"Fixed targets\" "
+                "tabindex=\"0\">\n<table class=\"data\">\n"
+                "<caption><div><b>Fixed targets, growing context.</b> <span>Nats per token; "
+                "± is one standard error, of the text and of the seeds.</span></div></caption>\n"
+                "<thead><tr><th scope=\"col\">model</th><th scope=\"col\">context</th>"
+                "<th scope=\"col\">loss</th><th scope=\"col\">gain</th>"
+                "<th scope=\"col\">gain<small>far text swapped</small></th>"
+                "<th scope=\"col\">gain<small>in a window</small></th></tr></thead>\n<tbody>\n");
     for (int m = 0; m < t->models; m++)
         for (int i = 0; i < t->contexts; i++) {
             const struct alibi_target_context *at = &t->model[m].kind[ALIBI_ALL_TARGETS].at[i];
@@ -42,7 +37,7 @@ static void append_targets_table(struct text *out, const struct view *v,
             append_estimate(out, at->gain);
             append_estimate(out, at->swapped);
             append_estimate(out, at->window);
-            text_append(out, "<td>%s</td></tr>\n", reach_word(t->model[m].reach));
+            text_append(out, "</tr>\n");
         }
     text_append(out, "</tbody>\n</table>\n</div>\n");
 }
@@ -59,48 +54,40 @@ alibi_status html_targets(struct text *out, const struct view *v, const struct r
                           int index)
 {
     struct curves *curves = NULL;
-    char id[48], verdict[64];
+    char id[48];
 
     if (!has_kind(t, ALIBI_ALL_TARGETS))
         return ALIBI_OK;
     html_heading(out, t->name, "the same tokens with growing context", t->about);
-    text_append(out,
-                "<p class=\"note\">%s tokens, in %lld blocks of %lld from %lld documents, are "
-                "scored with exactly c tokens before each block. The gain is the loss with L "
-                "tokens less that with c: above 0, more context helps. Bands are one standard "
-                "error, of the text and of the seeds.%s</p>\n",
-                show_count((double)t->blocks * (double)t->block).text, (long long)t->blocks,
-                (long long)t->block, (long long)t->documents,
-                t->few ? " They take the blocks of few documents as independent, and are too small."
-                       : "");
-    TRY_RETURN(curves_of_gains(&curves, v, t, ALIBI_ALL_TARGETS));
-    snprintf(id, sizeof id, "fig-targets-%d", index);
-    html_figure(out, v, curves, id, 300, "All targets. Higher is better.");
+    text_append(
+        out,
+        "<p class=\"note\">%s tokens, in %lld blocks of %lld from %lld documents, are "
+        "scored with exactly c tokens before each block. A model that only does not break "
+        "has a flat curve beyond L, and uses nothing there: both lower figures are 0. Bands "
+        "are the range of the seeds above, and one standard error of the text and of the "
+        "seeds below.%s%s</p>\n",
+        show_count((double)t->blocks * (double)t->block).text, (long long)t->blocks,
+        (long long)t->block, (long long)t->documents,
+        isnan(t->ceiling_gain) ? "" : " Dashed grey: trained at the longest context.",
+        t->few ? " Errors take the blocks of few documents as independent, and are too small."
+               : "");
     text_append(out, "<div class=\"pair\">\n");
-    for (int kind = ALIBI_REPEATS; kind <= ALIBI_OTHERS; kind++) {
+    for (int kind = ALIBI_ALL_TARGETS; kind <= ALIBI_REPEATS; kind++) {
         if (!has_kind(t, kind))
             continue;
-        TRY_RETURN(curves_of_gains(&curves, v, t, kind));
+        TRY_RETURN(curves_of_targets(&curves, v, t, kind));
         snprintf(id, sizeof id, "fig-targets-%d-%d", index, kind);
-        html_figure(out, v, curves, id, 220,
+        html_figure(out, v, curves, id, 300,
                     kind == ALIBI_REPEATS ? "Their n-gram is in the text beyond L, and not nearer."
-                                          : "");
+                                          : "All targets. Lower is better.");
     }
-    text_append(out, "</div>\n<h3>Where the gain comes from</h3>\n"
-                     "<p class=\"note\">Solid: the text as it is. Dashed: what is farther than L "
-                     "is swapped for other text. Dotted: attention is cut to the last L keys. A "
-                     "model that uses far text has the solid curve above the other two. Each "
-                     "figure has its own scale.</p>\n"
-                     "<div class=\"small\">\n");
-    for (int m = 0; m < t->models; m++) {
-        if (t->model[m].kind[ALIBI_ALL_TARGETS].tokens == 0)
-            continue;
-        TRY_RETURN(curves_of_controls(&curves, v, t, m));
-        snprintf(id, sizeof id, "fig-controls-%d-%d", index, m);
-        snprintf(verdict, sizeof verdict, "It %s, up to %lld tokens.",
-                 reach_word(t->model[m].reach),
-                 (long long)t->model[m].kind[ALIBI_ALL_TARGETS].at[t->model[m].far].context);
-        html_figure(out, v, curves, id, 170, t->model[m].reach >= 0 ? verdict : "");
+    for (int content = 0; content < 2; content++) {
+        TRY_RETURN(curves_of_uses(&curves, v, t, content));
+        snprintf(id, sizeof id, "fig-uses-%d-%d", index, content);
+        html_figure(out, v, curves, id, 220,
+                    content ? "What is lost when text beyond L is swapped for that of another "
+                              "document."
+                            : "What is lost when attention is cut to the last L keys.");
     }
     text_append(out, "</div>\n");
     append_targets_table(out, v, t);

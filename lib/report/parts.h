@@ -63,10 +63,15 @@ alibi_status table_init(struct table *t, int rows, int columns); /* all cells ar
 void table_fini(struct table *t);
 void table_set(struct table *t, int row, int column, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+const char *table_cell(const struct table *t, int row, int column);
 int table_width(const struct table *t, int column);
 
 /* Column 0, and first..end-1. */
 void table_append(struct text *out, const struct table *t, int first, int end, bool colour);
+/* All columns, in several parts if they do not fit beside each other. Those from `group` on stay
+ * together if they can. */
+void table_append_parts(struct text *out, const struct table *t, int columns, int group,
+                        bool colour);
 
 /* ---- charts (chart.c) */
 
@@ -79,7 +84,8 @@ struct series {
     int count;
     const double *x, *y, *low, *high;
     int look;
-    double fade; /* share of the page's colour in that of the curve: 0 to 1 */
+    double fade;    /* share of the page's colour in that of the curve: 0 to 1 */
+    bool reference; /* what models are measured by: dashed, in the colour of quiet text */
 };
 
 struct chart {
@@ -286,13 +292,13 @@ alibi_status curves_by_step(struct curves **out, const struct view *v,
 /* One method: its loss by position in windows of several lengths. All methods have one scale. */
 alibi_status curves_of_positions(struct curves **out, const struct view *v, int method);
 
-/* Fixed targets: the gain of every model from more context; that of one model (an index of
- * t->model), and what is left of it with far text swapped and with a window, on one scale for all
- * models. Bands are one standard error. */
-alibi_status curves_of_gains(struct curves **out, const struct view *v,
-                             const struct report_targets *t, enum alibi_target_kind kind);
-alibi_status curves_of_controls(struct curves **out, const struct view *v,
-                                const struct report_targets *t, int model);
+/* Fixed targets: the loss of every model by context, with the range of the seeds; and what is lost
+ * of the gain when far text is swapped (content), or when attention is cut to L, with one standard
+ * error. Ceilings are references. */
+alibi_status curves_of_targets(struct curves **out, const struct view *v,
+                               const struct report_targets *t, enum alibi_target_kind kind);
+alibi_status curves_of_uses(struct curves **out, const struct view *v,
+                            const struct report_targets *t, bool content);
 
 /* The share of attention by distance, mean over layers, heads and seeds, and the uniform one. */
 alibi_status curves_of_attention(struct curves **out, const struct view *v,
@@ -357,13 +363,19 @@ struct shown show_paper(const struct report_number *n);        /* what the paper
 /* "6.0 ± 0.4% lower", or of scores "0.31 ± 0.02 higher" */
 void append_measured(struct text *out, const struct report_comparison *c);
 struct shown show_score(const struct report_score *s); /* "0.96 ±0.01", "not learned" */
-const char *reach_word(int reach); /* enum alibi_reach, or -1: "uses far text" */
 void cost_cells(struct shown cells[4], const struct report_cost *c);
 /* How far verdicts of few seeds go, in words: "in these seeds", "in this one seed"; "": none is of
  * few. */
 const char *verdict_scope(const struct report_comparison *c, int count);
 void append_asked(struct text *out, const struct report_comparison *c);      /* "lower by 5%" */
 void append_comparison(struct text *out, const struct report_comparison *c); /* one sentence */
+
+/* ---- verdicts on the use of far text (verdict.c), for the terminal and for the page */
+
+alibi_status verdict_text(struct text *out, const struct report_experiment *x,
+                          const struct report_targets *t, int columns, bool colour);
+alibi_status verdict_html(struct text *out, const struct view *v, const struct report_experiment *x,
+                          const struct report_targets *t);
 
 /* ---- the page (html.c) and its parts (html_tables.c, html_probes.c, html_tasks.c, page.css,
  * page.js) */

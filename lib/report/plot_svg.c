@@ -150,7 +150,7 @@ static void append_curve(struct text *out, const struct figure *f, const struct 
     text_append(out,
                 "<path class=\"curve\" vector-effect=\"non-scaling-stroke\" "
                 "stroke-dasharray=\"%s\" d=\"",
-                dash_of(s->look));
+                s->reference ? dash_of(LOOKS) : dash_of(s->look));
     for (int i = 1; i < s->count; i++) {
         if (!series_segment(&line, s, i, &f->x, &f->y))
             continue;
@@ -259,7 +259,9 @@ static void append_look(struct text *out, const struct figure *f, const char *cl
 
     text_append(out, "<g class=\"%s %s%d\" style=\"color:", class, f->chart->parts ? "p" : "s",
                 series);
-    if (s->fade > 0)
+    if (s->reference)
+        text_append(out, "var(--quiet)\"");
+    else if (s->fade > 0)
         text_append(out, "color-mix(in srgb,var(--series-%d),var(--page) %.0f%%)\"",
                     s->look % LOOKS, 100 * s->fade);
     else

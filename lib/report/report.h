@@ -141,19 +141,26 @@ struct report_section {
 /* Fixed targets with growing context, of one model: means over its seeds, errors of the text and
  * of the seeds. */
 struct report_targets_model {
-    int method; /* among the models of the experiment */
-    int seeds;  /* that have values */
-    int reach;  /* enum alibi_reach; -1: not known */
-    int far;    /* the longest context that has a value, of which `reach` is; an index */
+    int method;       /* among the models of the experiment */
+    int seeds;        /* that have values */
+    int reach;        /* enum alibi_reach; -1: not known */
+    int far;          /* the longest context that has a value, of which `reach` is; an index */
+    int home;         /* that of L */
+    bool ceiling;     /* trained at the longest context or more: what the others might reach */
+    int64_t falls_to; /* from L up to here each step to the next context gains, at 95%; L: none */
+    double share;     /* its gain at `far` as a share of the largest of a ceiling; NaN: not known */
     struct alibi_target_results kind[ALIBI_TARGET_KINDS]; /* NaN: no value */
+    /* The lowest and the highest loss of a seed; NaN: no value. */
+    double low[ALIBI_TARGET_KINDS][ALIBI_LIST_MAX], high[ALIBI_TARGET_KINDS][ALIBI_LIST_MAX];
 };
 
 struct report_targets {
     const char *name, *about;
     bool few;     /* documents: errors take their blocks as independent, and are too small */
-    int64_t near; /* L; 0: models differ in it */
+    int64_t near; /* L of all but ceilings; 0: models differ in it */
     int64_t documents, blocks, block;
-    int contexts; /* of each model, the same for all */
+    double ceiling_gain; /* the largest of a ceiling over L, with the longest context; NaN: none */
+    int contexts;        /* of each model, the same for all */
     int models;
     struct report_targets_model *model;
 };

@@ -253,6 +253,11 @@ void table_set(struct table *t, int row, int column, const char *format, ...)
     va_end(args);
 }
 
+const char *table_cell(const struct table *t, int row, int column)
+{
+    return t->cells[row * t->columns + column];
+}
+
 int table_width(const struct table *t, int column)
 {
     int widest = 0;
@@ -279,5 +284,23 @@ void table_append(struct text *out, const struct table *t, int first, int end, b
         while (out->length > 0 && out->data[out->length - 1] == ' ')
             out->data[--out->length] = '\0'; /* no line ends in a space */
         text_append(out, "%s\n", dim ? "\x1b[0m" : "");
+    }
+}
+
+void table_append_parts(struct text *out, const struct table *t, int columns, int group,
+                        bool colour)
+{
+    for (int first = 1, end; first < t->columns; first = end) {
+        int used = table_width(t, 0);
+
+        for (end = first; end < t->columns; end++) {
+            used += 1 + table_width(t, end);
+            if (end > first && used > columns)
+                break;
+        }
+        if (first < group && end > group && end < t->columns)
+            end = group;
+        text_append(out, first > 1 ? "\n" : "");
+        table_append(out, t, first, end, colour);
     }
 }

@@ -59,26 +59,6 @@ static void set_ppl(struct table *t, int column, const struct view *v, int m, in
               show_ppl(ppl).text, error.text);
 }
 
-/* The table in as many parts as the width demands, each of which begins with the names. The columns
- * from `group` on stay together if they can. */
-static void append_parts(struct text *out, const struct table *t, int columns, int group,
-                         bool colour)
-{
-    for (int first = 1, end; first < t->columns; first = end) {
-        int used = table_width(t, 0);
-
-        for (end = first; end < t->columns; end++) {
-            used += 1 + table_width(t, end);
-            if (end > first && used > columns)
-                break;
-        }
-        if (first < group && end > group && end < t->columns)
-            end = group;
-        text_append(out, first > 1 ? "\n" : "");
-        table_append(out, t, first, end, colour);
-    }
-}
-
 /* Name, lengths, costs. The sliding window has no costs of its own. */
 alibi_status append_perplexities(struct text *out, const struct view *v, int columns, bool colour)
 {
@@ -103,7 +83,7 @@ alibi_status append_perplexities(struct text *out, const struct view *v, int col
         table_set(&t, 1 + m, first_cost, " %s", show_bytes(cost.peak_bytes).text);
         table_set(&t, 1 + m, first_cost + 1, " %s", show_count(cost.parameters).text);
     }
-    append_parts(out, &t, columns, first_cost, colour);
+    table_append_parts(out, &t, columns, first_cost, colour);
     table_fini(&t);
     return ALIBI_OK;
 }
@@ -127,7 +107,7 @@ static alibi_status append_stream_table(struct text *out, const struct view *str
         set_ppl(&t, 2, &passage, m, stream->train_length, colour);
         table_set(&t, 1 + m, 3, " %s", show_share(e.tokens > 0 ? e.tiles_used : NAN).text);
     }
-    append_parts(out, &t, columns, t.columns, colour);
+    table_append_parts(out, &t, columns, t.columns, colour);
     table_fini(&t);
     return ALIBI_OK;
 }

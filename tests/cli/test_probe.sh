@@ -12,8 +12,11 @@ head -n 1 stdout | grep -q "^fixed targets, split all of 'valid.txt': 12 blocks 
     pass "a row per context for all targets, repeats and others" || fail "probe" "other rows"
 grep -q '^The model \(holds\|breaks\|uses far text\): from 16 to 64 tokens' stdout &&
     pass "the verdict" || fail "probe" "no verdict"
+grep -q '^  uses    the gain of the longest context over L' stdout && pass "and its rules" ||
+    fail "probe" "no rules"
 run "$ALIBI" "${probe[@]}" --json
 is_json stdout && grep -q '"reach": "' stdout && [ "$(member stdout length)" = 16 ] &&
+    [ "$(member stdout falls_to)" -ge 16 ] &&
     [ "$(grep -c '"context": 256,' stdout)" = 3 ] &&
     pass "contexts to 16 times the training length in JSON" || fail "probe --json" "no JSON"
 cp stdout first

@@ -60,6 +60,7 @@ static void add_targets(struct sample *s)
     s->targets = (struct report_targets){ .name = "far",
                                           .about = "About <it>.",
                                           .near = 128,
+                                          .ceiling_gain = NAN,
                                           .documents = 9,
                                           .blocks = 32,
                                           .block = 64,
@@ -77,12 +78,20 @@ static void add_targets(struct sample *s)
                 t->method = m;
                 t->seeds = 2;
                 t->reach = m == 0 ? ALIBI_USES : ALIBI_BREAKS;
+                t->home = 1;
+                t->far = 4;
+                t->falls_to = m == 0 ? 1024 : 128;
+                t->share = m == 0 ? 0.75 : NAN;
+                t->low[kind][i] = 2.5 - gain;
+                t->high[kind][i] = 3.5 - gain;
                 t->kind[kind].tokens = m == 1 && kind == ALIBI_REPEATS ? 0 : 1000;
                 at->context = 64 << i;
                 at->nll = (struct alibi_estimate){ 3 - gain, 0.1 };
                 at->gain = (struct alibi_estimate){ gain, i == 1 ? 0 : 0.003 };
                 at->swapped = (struct alibi_estimate){ far ? gain / 2 : NAN, far ? 0.002 : NAN };
                 at->window = (struct alibi_estimate){ far ? gain / 4 : NAN, far ? 0.002 : NAN };
+                at->content = (struct alibi_estimate){ far ? gain / 2 : NAN, far ? 0.002 : NAN };
+                at->beyond = (struct alibi_estimate){ far ? gain * 3 / 4 : NAN, 0.002 };
             }
     s->x.targets = 1;
     s->x.target = &s->targets;
@@ -146,7 +155,8 @@ static struct sample *new_sample(void)
                                        .tier_about = "",
                                        .sections = 1,
                                        .section = &s->section,
-                                       .claim = s->claim };
+                                       .claim = s->claim,
+                                       .model = { "alibi", "sinusoidal" } };
     return s;
 }
 
@@ -249,7 +259,7 @@ static void losses_by_position_have_the_range_of_the_seeds(void **state)
     free_sample(s);
 }
 
-static void targets_show_gains_and_controls(void **state)
+static void targets_show_losses_and_what_far_text_is_worth(void **state)
 {
     struct sample *s = new_sample();
     struct text page;
@@ -260,27 +270,102 @@ static void targets_show_gains_and_controls(void **state)
     page = page_of(s);
     assert_contains(page.data, "<h2>far: the same tokens with growing context</h2>");
     assert_contains(page.data, "About &lt;it&gt;.");
-    figure = strstr(page.data, "id=\"fig-targets-0-title\">Gain from more context</title>");
+    figure = strstr(page.data, "id=\"fig-targets-0-0-title\">Loss against context</title>");
     assert_non_null(figure);
-    assert_contains(figure, ",1024,0.0300,±0.0030\"");
-    assert_contains(figure, ">sinusoidal ↓ -1.5000</text>"); /* far below: cut, and said */
+    assert_contains(figure, ",1024,2.970,(2.470 to 3.470)\""); /* the range of the seeds */
     assert_contains(page.data, "\">Targets that repeat far text</title>");
-    figure = strstr(page.data, "\">alibi: gain by context</title>");
+    figure = strstr(page.data, "id=\"fig-uses-0-0-title\">Use of keys beyond L</title>");
     assert_non_null(figure);
-    assert_contains(figure, "data-name=\"swapped\" data-points=\"0.00,");
-    assert_contains(figure, ",128,0.0000,±0.0000;"); /* up to L a control is the text itself */
+    assert_contains(figure, ",128,0.0000,±0.0000;"); /* L itself uses nothing beyond */
+    assert_contains(figure, ",1024,0.0225,±0.0020\"");
+    assert_contains(figure, ">sinusoidal ↓ -1.1250</text>"); /* far below: cut, and said */
+    figure = strstr(page.data, "id=\"fig-uses-0-1-title\">Use of what far text says</title>");
+    assert_non_null(figure);
     assert_contains(figure, ",1024,0.0150,±0.0020\"");
-    assert_contains(figure, "stroke-dasharray=\"2 4\"");
     assert_contains(page.data, "<td>1024</td><td>2.9700<small>±0.1000</small></td>"
                                "<td>0.0300<small>±0.0030</small></td>"
                                "<td>0.0150<small>±0.0020</small></td>"
-                               "<td>0.0075<small>±0.0020</small></td><td>uses far text</td>");
+                               "<td>0.0075<small>±0.0020</small></td></tr>");
     assert_contains(page.data, "<td>64</td><td>3.0100<small>±0.1000</small></td>"
                                "<td>-0.0100<small>±0.0030</small></td><td>–</td><td>–</td>");
     text_free(&page);
     s->targets.models = 0; /* none has a value yet */
     page = page_of(s);
     assert_lacks(page.data, "growing context</h2>");
+    assert_lacks(page.data, "Verdicts");
+    text_free(&page);
+    free_sample(s);
+}
+
+/* One line per model, before anything else; the rules are beside it. A task that was not learned
+ * at L is not scored past it. */
+static void the_first_table_has_the_verdicts_and_their_rules(void **state)
+{
+    struct sample *s = new_sample();
+    struct text page, shown = { 0 };
+    struct alibi_int_list lengths = { 2, { 128, 1024 } };
+    struct report_task_model scores[2] = {
+        { .method = 0,
+          .seeds = 1,
+          .at = { { .score = 1, .seeds = 1 }, { .score = 0.5, .seeds = 1 } } },
+        { .method = 1,
+          .seeds = 1,
+          .at = { { .score = 0.25, .seeds = 1 }, { .score = NAN, .unlearned = 1 } } }
+    };
+    struct report_task task = { .name = "tasks",
+                                .about = "",
+                                .task = "passkey",
+                                .summary = "",
+                                .near = 128,
+                                .lengths = &lengths,
+                                .models = 2,
+                                .model = scores };
+    const char *rule;
+
+    (void)state;
+    add_targets(s);
+    add_claims(s);
+    s->x.tasks = 1;
+    s->x.task = &task;
+    page = page_of(s);
+    assert_true(strstr(page.data, "<b>Verdicts.</b>") < strstr(page.data, "<h2>Claims</h2>"));
+    assert_contains(page.data, "<td><b class=\"verdict reach2\">uses</b></td><td>3.000</td>"
+                               "<td>0.0100</td><td>0.0200</td><td>0.0300</td><td>1024</td>"
+                               "<td>0.500</td></tr>");
+    assert_contains(page.data, "<td><b class=\"verdict reach0\">breaks</b></td>");
+    assert_contains(page.data, "<td>–</td><td>not learned<small>(0.25)</small></td></tr>");
+    for (int reach = 0; alibi_reach_name(reach, &rule) != NULL; reach++)
+        assert_contains(page.data, rule);
+    text_free(&page);
+    assert_ok(report_experiment_text(&shown, &s->x, 120, false));
+    assert_true(strstr(shown.data, "alibi ") < strstr(shown.data, "\n1. "));
+    assert_contains(shown.data, " uses ");
+    assert_contains(shown.data, "not learned (0.25)\n");
+    text_free(&shown);
+    free_sample(s);
+}
+
+/* A model that was trained at the longest context has no verdict; the others have their share of
+ * its gain, and if it gains nothing the page says that the text cannot tell. */
+static void a_ceiling_is_dashed_and_shares_are_of_it(void **state)
+{
+    struct sample *s = new_sample();
+    struct text page;
+
+    (void)state;
+    add_targets(s);
+    s->target[1].ceiling = true;
+    s->target[1].reach = -1;
+    s->targets.ceiling_gain = 0.04;
+    page = page_of(s);
+    assert_contains(page.data, "<td>ceiling</td>");
+    assert_contains(page.data, "<td>75%</td>");
+    assert_contains(page.data, "style=\"color:var(--quiet)\" data-name=\"sinusoidal\"");
+    assert_lacks(page.data, "too little to gain");
+    text_free(&page);
+    s->targets.ceiling_gain = 0.004;
+    page = page_of(s);
+    assert_contains(page.data, "It gains 0.0040 nats there: this text has too little to gain");
     text_free(&page);
     free_sample(s);
 }
@@ -365,7 +450,9 @@ static void a_failure_leaks_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(targets_show_gains_and_controls),
+        cmocka_unit_test(targets_show_losses_and_what_far_text_is_worth),
+        cmocka_unit_test(the_first_table_has_the_verdicts_and_their_rules),
+        cmocka_unit_test(a_ceiling_is_dashed_and_shares_are_of_it),
         cmocka_unit_test(attention_is_a_map_of_heads_and_a_mean),
         cmocka_unit_test(costs_are_drawn_where_they_say_something),
         cmocka_unit_test(a_failure_leaks_nothing),

@@ -430,6 +430,24 @@ static void the_verdict_follows_its_rule(void **state)
     assert_int_equal(targets_reach(&far, student_t(199)), ALIBI_HOLDS);
 }
 
+/* Up to the last step that is shown, without a gap; contexts up to L do not count. */
+static void the_loss_falls_as_long_as_every_step_is_shown(void **state)
+{
+    struct alibi_target_context at[] = {
+        { .context = 8, .step = { NAN, NAN } },       { .context = 16, .step = { -1, 0.1 } },
+        { .context = 32, .step = { 0.02, 0.002 } },   { .context = 64, .step = { 0.001, 0.0004 } },
+        { .context = 128, .step = { 0.001, 0.001 } }, { .context = 256, .step = { 0.02, 0.002 } },
+    };
+
+    (void)state;
+    assert_int_equal(targets_fall(at, 6, 16, 2), 64);
+    assert_int_equal(targets_fall(at, 6, 16, 3), 32);
+    assert_int_equal(targets_fall(at, 6, 16, 0.5), 256);
+    assert_int_equal(targets_fall(at, 2, 16, 2), 16);
+    at[2].step.value = NAN;
+    assert_int_equal(targets_fall(at, 6, 16, 2), 16);
+}
+
 /* ---- failures */
 
 static void a_text_without_a_long_document_is_named_with_what_it_takes(void **state)
@@ -528,6 +546,7 @@ int main(void)
         cmocka_unit_test(defaults_follow_the_training_length),
         cmocka_unit_test(a_probe_gives_the_same_bits_again),
         cmocka_unit_test(the_verdict_follows_its_rule),
+        cmocka_unit_test(the_loss_falls_as_long_as_every_step_is_shown),
         cmocka_unit_test(a_text_without_a_long_document_is_named_with_what_it_takes),
         cmocka_unit_test(wrong_requests_are_named),
         cmocka_unit_test(a_stop_request_ends_a_probe),
