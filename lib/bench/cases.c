@@ -502,9 +502,46 @@ static const int64_t head_norm_tests[][CASE_SIZES] = {
     { 2, 70, 5, 64 }, { 2, 128, 4, 128 }, { 1, 9, 2, 600 },
 };
 
+/* ---- gates. option: 1: after others; 2: backward in place */
+
+static bool make_gate(struct op_case *c)
+{
+    static const char *const names[] = { "", " after others", " in place" };
+    int64_t B = c->n[0], L = c->n[1], G = c->n[2], Lk = L + (c->option == 1 ? START : 0);
+    enum dtype T = c->type, S = dtype_sums(T);
+
+    say(c, "%s", names[c->option]);
+    c->directions[1] = Lk == L;
+    ADD(c, gate, c, tensor_4(NULL, S, 2, B, G, Lk), Lk == L ? OUT : ADDED, UNUSED);
+    ADD(c, gate, z, matrix(T, B * L, G), IN, IN)->size = 4.0;
+    ADD(c, gate, bias, vector(S, G), IN, IN);
+    ADD(c, gate, dc, tensor_3(NULL, S, B, G, L), UNUSED, IN);
+    ADD(c, gate, dz, matrix(T, B * L, G), UNUSED, OUT);
+    ADD(c, gate, dbias, vector(S, G), UNUSED, ADDED);
+    if (c->option == 2)
+        share(c, "dz", "z", 1);
+    return true;
+}
+
+static alibi_status gate_forward(struct device *dev, const union case_args *a)
+{
+    return dev->ops->gate_forward(dev, &a->gate);
+}
+
+static alibi_status gate_backward(struct device *dev, const union case_args *a)
+{
+    return dev->ops->gate_backward(dev, &a->gate);
+}
+
+static const int64_t gate_tests[][CASE_SIZES] = { { 0, 3, 2 },    { 2, 0, 3 },   { 2, 5, 0 },
+                                                  { 1, 1, 1 },    { 3, 7, 5 },   { 2, 31, 3 },
+                                                  { 1, 64, 8 },   { 2, 257, 2 }, { 1, 1024, 1 },
+                                                  { 1, 1025, 3 }, { 1, 5003, 2 } };
+static const int64_t gate_bench[][CASE_SIZES] = { { 8, 512, 8 } };
+
 /* ---- attention. option: the bias; 3 and 4: none, q and k rotated first, by halves or pairs; 5 and
- * 6: slopes and a table, with a window of W keys; 7 and 8: that with dropout, 7 without the window
- */
+ * 6: slopes and a table, with a window of W keys; 7 and 8: that with dropout, 7 without the window;
+ * 9: gates; 10: gates on half of the heads, with a window; 11: gates with dropout */
 
 static bool make_attention(struct op_case *c)
 {
@@ -516,18 +553,25 @@ static bool make_attention(struct op_case *c)
                                          " alibi window",
                                          " table window",
                                          " alibi dropout",
-                                         " table window dropout" };
-    static const enum bias_kind biases[] = { BIAS_NONE,  BIAS_LINEAR, BIAS_TABLE,
-                                             BIAS_NONE,  BIAS_NONE,   BIAS_LINEAR,
-                                             BIAS_TABLE, BIAS_LINEAR, BIAS_TABLE };
+                                         " table window dropout",
+                                         " gates",
+                                         " gates on half, window",
+                                         " gates dropout" };
+    static const enum bias_kind biases[] = { BIAS_NONE,  BIAS_LINEAR, BIAS_TABLE, BIAS_NONE,
+                                             BIAS_NONE,  BIAS_LINEAR, BIAS_TABLE, BIAS_LINEAR,
+                                             BIAS_TABLE, BIAS_GATE,   BIAS_GATE,  BIAS_GATE };
     int64_t B = c->n[0], Lq = c->n[1], Lk = c->n[2], H = c->n[3], Hkv = c->n[4], D = c->n[5];
     bool rotated = c->option == 3 || c->option == 4;
     enum bias_kind bias = biases[c->option];
-    bool drops = c->option >= 7;
-    int64_t window = c->option >= 5 && c->option != 7 ? c->n[7] : 0;
+    bool drops = c->option == 7 || c->option == 8 || c->option == 11;
+    bool windowed = c->option == 5 || c->option == 6 || c->option == 8 || c->option == 10;
+    int64_t window = windowed ? c->n[7] : 0, G = c->option == 10 ? (H + 1) / 2 : H;
     bool one_key = Lk == 1 || window == 1;
     enum dtype S = dtype_sums(c->type);
-    struct tensor values = bias == BIAS_TABLE ? matrix(S, H, c->n[6]) : vector(S, H);
+    struct tensor values = bias == BIAS_GATE    ? tensor_4(NULL, S, 2, B, G, Lk)
+                           : bias == BIAS_TABLE ? matrix(S, H, c->n[6])
+                                                : vector(S, H);
+    struct tensor dvalues = bias == BIAS_GATE ? tensor_3(NULL, S, B, G, Lk) : values;
     size_t q = offsetof(union case_args, attention.args.q);
     size_t k = offsetof(union case_args, attention.args.k);
 
@@ -566,7 +610,8 @@ static bool make_attention(struct op_case *c)
         struct operand *o = add(c, "bias", at, values, IN, IN);
         o->positive = bias == BIAS_LINEAR;
         o->size = 0.5;
-        o = add(c, "dbias", offsetof(union case_args, attention.args.dbias), values, UNUSED, ADDED);
+        o = add(c, "dbias", offsetof(union case_args, attention.args.dbias), dvalues, UNUSED,
+                bias == BIAS_GATE ? OUT : ADDED);
         o->limit = drops ? 3e-5 : 1e-5; /* a sum in which less cancels */
         /* Then each of Lq terms is a difference of two dot products over D. */
         o->least = one_key ? sqrt((double)(Lq * D)) : 0.0;
@@ -919,13 +964,15 @@ const struct operation operations[] = {
       { 3e-7, 2e-6 }, .roundings = 1, TESTS(head_tests), BENCH(head_bench, 0) },
     { "head_norm", "B L H D", 2, make_head_norm, { head_norm_forward, head_norm_backward },
       { 1e-6, 2e-6 }, .roundings = 1, TESTS(head_norm_tests), BENCH(head_bench, 0) },
-    { "attention", "B Lq Lk H Hkv D T W", 9, make_attention,
+    { "gate", "B L G", 3, make_gate, { gate_forward, gate_backward },
+      { 1e-6, 1e-6 }, .roundings = 2, TESTS(gate_tests), BENCH(gate_bench, 0) },
+    { "attention", "B Lq Lk H Hkv D T W", 12, make_attention,
       { attention_forward, attention_backward }, { 2e-6, 4e-6 }, .roundings = 4,
       TESTS(attention_tests), BENCH(attention_bench, BIAS_LINEAR) },
-    { "attention_window", "B Lq Lk H Hkv D T W", 9, make_attention,
+    { "attention_window", "B Lq Lk H Hkv D T W", 12, make_attention,
       { attention_forward, attention_backward }, { 2e-6, 4e-6 }, .roundings = 4,
       BENCH(window_bench, 5) }, /* tested as options of attention */
-    { "attention_dropout", "B Lq Lk H Hkv D T W", 9, make_attention,
+    { "attention_dropout", "B Lq Lk H Hkv D T W", 12, make_attention,
       { attention_forward, attention_backward }, { 2e-6, 4e-6 }, .roundings = 4,
       BENCH(dropout_bench, 7) },
     { "bucket", "H T buckets", 1, make_bucket, { bucket_forward, bucket_backward },

@@ -69,6 +69,7 @@ union case_args {
     } rotary;
     struct logn_args logn;
     struct head_norm_args head_norm;
+    struct gate_args gate;
     struct {
         struct tensor table, weight, bucket, dtable, dweight;
     } bucket;

@@ -300,9 +300,31 @@ struct head_norm_args {
 };
 typedef alibi_status head_norm_fn(struct device *dev, const struct head_norm_args *a);
 
+/* ---- gates
+ *
+ *   c[b, h, l] = c[b, h, l - 1] + log f,     f = 1 / (1 + e^-(z[b, l, h] + bias[h]))
+ *
+ * The rows of z are the last L of the Lk positions of c, and the sum continues from the position
+ * before them; it begins with 0. c falls without end, and attention needs differences of it, at
+ * any distance from the beginning. So it is two numbers, c = values[0] + values[1]: the sum as S
+ * has it, and what S does not hold of it, 48 bits in F32. Sums are in double.
+ *
+ * Backward, for L = Lk:  dz = dc' (1 - f),  dc'[l] = sum of dc[j] over j >= l,   dbias += sums of
+ * dz over all rows. */
+struct gate_args {
+    struct tensor c;      /* S view [2, B, G, Lk], last stride 1; slots and capacity with ragged */
+    struct tensor z;      /* [B L, G] */
+    struct tensor bias;   /* S [G] */
+    struct ragged ragged; /* L = 1: row b is position length[b] - 1 of slot[b]; forward only */
+    struct tensor dc;     /* S [B, G, L] */
+    struct tensor dz;     /* [B L, G]; may be z */
+    struct tensor dbias;  /* S [G] */
+};
+typedef alibi_status gate_fn(struct device *dev, const struct gate_args *a);
+
 /* ---- attention
  *
- *   s(i, j) = scale * q_i . k_j + bias(h, i - j)     j <= i, and i - j < window if there is one
+ *   s(i, j) = scale * q_i . k_j + bias(h, i, j)      j <= i, and i - j < window if there is one
  *   y_i = sum_j softmax_j(s(i, .)) v_j,              lse_i = log sum_j exp(s(i, j))
  *
  * Queries are the last Lq of Lk positions: query i is at position Lk - Lq + i and sees the keys
@@ -319,17 +341,18 @@ typedef alibi_status head_norm_fn(struct device *dev, const struct head_norm_arg
  * clear) share a block of random numbers: in the register layout of tensor cores they belong to one
  * thread in both directions. attention_element() of dropout.h numbers them. */
 
-/* Bias on scores by distance i - j >= 0. The distance is an integer; the bias is formed in the type
- * of the scores. */
+/* Bias on scores: by the distance i - j >= 0, or by gates that are closed between j and i. The
+ * distance is an integer; the bias is formed in the type of the scores. */
 enum bias_kind {
     BIAS_NONE,
     BIAS_LINEAR, /* -slopes[h] * distance */
     BIAS_TABLE,  /* table[h][min(distance, T - 1)] */
+    BIAS_GATE,   /* c[b, h, i] - c[b, h, j], c from gate_forward; 0 for heads from G on */
 };
 
 struct bias {
     enum bias_kind kind;
-    struct tensor values; /* S; LINEAR: slopes [H]; TABLE: [H, T] */
+    struct tensor values; /* S; LINEAR: slopes [H]; TABLE: [H, T]; GATE: struct gate_args, c */
 };
 
 /* Skipping keys that cannot matter (docs/attention.md has the proof). Keys are taken in tiles of
@@ -357,7 +380,7 @@ struct skipping {
  *
  * With ragged, forward decodes: Lq = 1; k and v are the cache's views [slots, capacity, Hkv, D], of
  * which row b reads the first length[b] keys of slot[b]; skip.norms is [slots, Hkv, tiles of
- * capacity]; skip.kept is absent. */
+ * capacity]; gates are [2, slots, G, capacity]; skip.kept is absent. */
 struct attention_args {
     struct tensor q;    /* view [B, Lq, H, D] */
     struct tensor k, v; /* views [B, Lk, Hkv, D] */
@@ -371,7 +394,8 @@ struct attention_args {
     struct tensor lse;        /* S [B, H, Lq], in the unshifted form above */
     struct tensor dy;         /* view like y */
     struct tensor dq, dk, dv; /* views like q, k, v */
-    struct tensor dbias;      /* S like bias.values; may be absent. LINEAR: of the slopes */
+    struct tensor dbias;      /* S; may be absent. LINEAR: of the slopes; TABLE: of the table; GATE:
+                                 of c, [B, G, Lk], overwritten */
     struct rotation rotation; /* backward: how q and k were rotated before, so that dq and dk are
                                  rotated back; table absent: they were not */
 };
@@ -558,6 +582,7 @@ struct ops {
     rotary_fn *rotary;
     logn_fn *logn_forward, *logn_backward;
     head_norm_fn *head_norm_forward, *head_norm_backward;
+    gate_fn *gate_forward, *gate_backward;
     attention_fn *attention_forward, *attention_backward;
     attention_norms_fn *attention_norms;
     cache_append_fn *cache_append;

@@ -36,7 +36,7 @@ static void add_query(const struct attention_args *a, int64_t b, int64_t h, int6
     for (int64_t j = attention_first_key(position, a->window); j <= position; j++) {
         int64_t distance = position - j;
         double score = a->scale * (double)dot(query, keys + j * k.stride[1], q.shape[3]) +
-                       ref_bias_at(a->bias, h, distance);
+                       ref_bias_at(a->bias, b, h, position, j);
         double weight = exp(score - lse);
 
         out->weight[reach_bin(distance)] += weight;

@@ -22,14 +22,14 @@ static bool was_used(const struct attention_args *a, int64_t b, int64_t h, int64
 static double score(const struct attention_args *a, int64_t b, int64_t h, int64_t i, int64_t j)
 {
     struct tensor q = a->q, k = a->k;
-    int64_t kv = h / (q.shape[2] / k.shape[2]), distance = k.shape[1] - q.shape[1] + i - j;
+    int64_t kv = h / (q.shape[2] / k.shape[2]), position = k.shape[1] - q.shape[1] + i;
     int64_t q_i = b * q.stride[0] + i * q.stride[1] + h * q.stride[2],
             k_j = b * k.stride[0] + j * k.stride[1] + kv * k.stride[2];
     double sum = 0.0;
 
     for (int64_t d = 0; d < q.shape[3]; d++)
         sum += get(q, q_i + d) * get(k, k_j + d);
-    return a->scale * sum + ref_bias_at(a->bias, h, distance);
+    return a->scale * sum + ref_bias_at(a->bias, b, h, position, j);
 }
 
 /* Sums relative to the largest score so far, so that none overflows. */

@@ -316,7 +316,7 @@ static struct pair pair_at(const struct operands *o, int64_t b, int64_t h, int64
                       0,
                       0,
                       0 };
-    double score = a->scale * dot(x.q, x.k, D) + ref_bias_at(a->bias, h, i - j);
+    double score = a->scale * dot(x.q, x.k, D) + ref_bias_at(a->bias, b, h, i, j);
 
     x.p = exp(score - ((const double *)o->lse.data)[(b * H + h) * Lq + i]);
     x.dp = dot(x.dy, x.v, D);

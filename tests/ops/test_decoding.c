@@ -137,6 +137,25 @@ struct step {
     struct tensor k, v, norms, y, lse;
 };
 
+/* Sums of gates as a cache has them, after one step of rows first..first+count-1. The last head has
+ * none. */
+static struct tensor gates(int64_t first, int64_t count, struct ragged ragged)
+{
+    const int64_t G = H - 1;
+    struct gate_args all = { .c = place(tensor_4(NULL, DTYPE_F32, 2, SLOTS, G, CAPACITY)),
+                             .z = random_tensor(tensor_2(NULL, on.type, SLOTS * CAPACITY, G), 6),
+                             .bias = random_tensor(tensor_1(NULL, DTYPE_F32, G), 7),
+                             .ragged = ragged_none() };
+    struct gate_args step = all;
+    struct tensor z = random_tensor(tensor_2(NULL, on.type, B, G), 8);
+
+    assert_ok(on.dev->ops->gate_forward(on.dev, &all));
+    step.z = tensor_2(tensor_at(z, first * G), on.type, count, G);
+    step.ragged = ragged;
+    assert_ok(on.dev->ops->gate_forward(on.dev, &step));
+    return step.c;
+}
+
 /* One step of rows first..first+count-1: append k and v to the caches, update norms, attend. */
 static struct step attend(int64_t first, int64_t count, enum bias_kind kind, double eps,
                           int64_t window)
@@ -151,10 +170,11 @@ static struct step attend(int64_t first, int64_t count, enum bias_kind kind, dou
     struct tensor q = random_tensor(tensor_4(NULL, on.type, B, 1, H, D), 3),
                   new_k = random_tensor(tensor_4(NULL, on.type, B, 1, HKV, D), 4),
                   new_v = random_tensor(tensor_4(NULL, on.type, B, 1, HKV, D), 5);
-    struct tensor values = kind == BIAS_TABLE
+    struct ragged ragged = rows_of(first, count);
+    struct tensor values = kind == BIAS_GATE ? gates(first, count, ragged)
+                           : kind == BIAS_TABLE
                                ? random_tensor(tensor_2(NULL, DTYPE_F32, H, ENTRIES), 6)
                                : random_tensor(tensor_1(NULL, DTYPE_F32, H), 6);
-    struct ragged ragged = rows_of(first, count);
     struct attention_args a = { .k = s.k,
                                 .v = s.v,
                                 .bias = { kind, values },
@@ -195,7 +215,7 @@ static void check_attention(void)
     static const int64_t windows[] = { 0, 290 };
     const int64_t tiles = attention_tiles(CAPACITY);
 
-    for (int kind = BIAS_NONE; kind <= BIAS_TABLE; kind++)
+    for (int kind = BIAS_NONE; kind <= BIAS_GATE; kind++)
         for (int n = 0; n < 4; n++) {
             bool budget = n % 2;
             int64_t window = windows[n / 2];

@@ -20,7 +20,8 @@ static const char *const keys_names[] = { "random", "sinks", "constant", "small"
 struct skip_case {
     int64_t L, H, Hkv, D;
     enum bias_kind bias;
-    double slope; /* 0: those of ALiBi for H heads; else of every head */
+    double slope; /* 0: those of ALiBi for H heads; else of every head. Gates: of their sums, on
+                     average */
     int keys;
     double eps;
     int64_t window;
@@ -92,6 +93,26 @@ static struct tensor normal_tensor(struct data *d, int64_t H, uint64_t stream)
     return t;
 }
 
+/* Gates are closed by random amounts, and one in a hundred entirely. The last head of several has
+ * none. */
+static struct tensor make_gates(struct data *d)
+{
+    const struct skip_case *c = &d->c;
+    int64_t G = c->H > 1 ? c->H - 1 : 1;
+    struct tensor t = keep(d, allocate(tensor_4(NULL, DTYPE_F32, 2, 1, G, c->L)));
+
+    for (int64_t h = 0; h < G; h++) {
+        double sum = -1e6;
+        for (int64_t l = 0; l < c->L; l++) {
+            double u = random_uniform(SEED, 5, (uint64_t)(h * c->L + l));
+            sum -= u < 0.01 ? 20.0 : 2.0 * c->slope * u;
+            set(t, h * c->L + l, sum);
+            set(t, (G + h) * c->L + l, sum - get(t, h * c->L + l));
+        }
+    }
+    return t;
+}
+
 static struct tensor make_bias(struct data *d)
 {
     const struct skip_case *c = &d->c;
@@ -117,7 +138,7 @@ static struct data make(struct skip_case c)
         .q = normal_tensor(&d, c.H, 1),
         .k = make_keys(&d),
         .v = normal_tensor(&d, c.Hkv, 3),
-        .bias = { c.bias, make_bias(&d) },
+        .bias = { c.bias, c.bias == BIAS_GATE ? make_gates(&d) : make_bias(&d) },
         .scale = 1.0 / sqrt((double)c.D),
         .window = c.window,
     };
@@ -169,6 +190,7 @@ static void tile_weights(const struct data *d, int64_t h, int64_t i, double lse,
             s += q[n] * k[n];
         s *= a->scale;
         s += a->bias.kind == BIAS_LINEAR  ? -bias[h] * (double)distance
+             : a->bias.kind == BIAS_GATE  ? ref_bias_at(a->bias, 0, h, i, j)
              : a->bias.kind == BIAS_TABLE ? bias[h * T + (distance < T ? distance : T - 1)]
                                           : 0.0;
         weights[j / ATTENTION_TILE] += exp(s - lse);
@@ -292,6 +314,7 @@ static bool check_case(struct skip_case c, const struct ops *ops)
            (int)c.L, (int)c.window, (int)c.H, (int)c.Hkv, (int)c.D,
            c.bias == BIAS_LINEAR  ? "alibi"
            : c.bias == BIAS_TABLE ? "table"
+           : c.bias == BIAS_GATE  ? "gates"
                                   : "none",
            c.slope, keys_names[c.keys], c.eps, s.kept, s.oracle, s.skipped_weight);
     good = s.skipped_weight <= c.eps && s.kept >= s.oracle && s.counted;
@@ -382,6 +405,10 @@ static void error_stays_within_what_is_proven_for_hostile_data(void **state)
         { 650, 2, 2, 16, BIAS_LINEAR, 0.5, KEYS_RANDOM, TINY, 1 },
         { 600, 2, 1, 16, BIAS_TABLE, 0, KEYS_RANDOM, TINY, 257 },
         { 4096, 1, 1, 16, BIAS_LINEAR, 0.03125, KEYS_RANDOM, TINY, 1000 },
+        { 700, 1, 1, 64, BIAS_GATE, 0.25, KEYS_SINKS, TINY, 0 },
+        { 700, 3, 1, 16, BIAS_GATE, 0.1, KEYS_RANDOM, 1e-2, 0 },
+        { 650, 2, 2, 16, BIAS_GATE, 0.5, KEYS_SMALL, TINY, 200 },
+        { 2049, 1, 1, 8, BIAS_GATE, 0.02, KEYS_RANDOM, TINY, 0 },
     };
 
     (void)state;
@@ -465,6 +492,9 @@ static void decoding_and_chunks_stay_within_what_is_proven(void **state)
                                    queries[q], &ops);
                 good &= check_tail((struct skip_case){ lengths[l], 4, 2, 16, BIAS_LINEAR, 0,
                                                        KEYS_RANDOM, 1e-2, 150 },
+                                   queries[q], &ops);
+                good &= check_tail((struct skip_case){ lengths[l], 4, 2, 16, BIAS_GATE, 0.1,
+                                                       KEYS_RANDOM, 1e-2, 0 },
                                    queries[q], &ops);
             }
     assert_true(good);

@@ -3,6 +3,8 @@
 
 struct attention_shape attention_shape_of(const struct attention_args *a)
 {
+    const bool gates = a->bias.kind == BIAS_GATE;
+
     return { .B = (int)a->q.shape[0],
              .H = (int)a->q.shape[2],
              .Hkv = (int)a->k.shape[2],
@@ -13,6 +15,10 @@ struct attention_shape attention_shape_of(const struct attention_args *a)
              .kind = a->bias.kind,
              .values = (const float *)a->bias.values.data,
              .T = a->bias.kind == BIAS_TABLE ? (int)a->bias.values.shape[1] : 1,
+             .G = gates ? (int)a->bias.values.shape[2] : 0,
+             .gates_plane = a->bias.values.stride[0],
+             .gates_row = a->bias.values.stride[1],
+             .gates_head = a->bias.values.stride[2],
              .window =
                  (int)(a->window > 0 && a->window < a->k.shape[1] ? a->window : a->k.shape[1]) };
 }
@@ -43,7 +49,7 @@ alibi_status check_size(const struct attention_args *a)
 bool wgmma_serves(const struct context *c, const struct attention_args *a)
 {
     return c->major == 9 && a->q.type == DTYPE_BF16 && a->q.shape[3] > 0 && a->q.shape[3] <= 128 &&
-           a->scale > 0 &&
+           a->scale > 0 && a->bias.kind != BIAS_GATE &&
            (a->bias.kind != BIAS_TABLE || a->bias.values.shape[1] <= TABLE_LARGEST) &&
            rows_are_aligned(a->q) && rows_are_aligned(a->k) && rows_are_aligned(a->v) &&
            rows_are_aligned(a->y);

@@ -36,9 +36,12 @@ struct attention_shape {
     int B, H, Hkv, D, Lq, Lk;
     float scale;
     int kind;            // enum bias_kind
-    const float *values; // slopes [H], or the table [H, T]
+    const float *values; // slopes [H], the table [H, T], or gates
     int T;
-    int window; // keys that a query sees at most: Lk if the call has no window
+    int G; // BIAS_GATE: heads that have gates, the first ones; 0: none
+    int64_t gates_plane, gates_row,
+        gates_head; // and the strides of their two numbers [2, B, G, Lk]
+    int window;     // keys that a query sees at most: Lk if the call has no window
 
     __host__ __device__ int past() const // positions before the first query
     {
@@ -55,7 +58,7 @@ struct attention_shape {
         return h / (H / Hkv);
     }
 
-    // The bias as in the contract, where speed does not matter.
+    // The bias as in the contract, where speed does not matter. By distance, without gates:
     __device__ __forceinline__ float bias(int h, int distance) const
     {
         if (kind == BIAS_LINEAR)
@@ -63,6 +66,20 @@ struct attention_shape {
         if (kind == BIAS_TABLE)
             return values[(int64_t)h * T + min(distance, T - 1)];
         return 0.0f;
+    }
+
+    // c_i - c_j of a head that has gates; `row`: the sequence of its keys. The difference of two
+    // near sums is exact, and one of far sums is as exact as itself.
+    __device__ __forceinline__ float gates(int row, int h, int i, int j) const
+    {
+        const float *sum = values + row * gates_row + h * gates_head, *rest = sum + gates_plane;
+
+        return (sum[i] - sum[j]) + (rest[i] - rest[j]);
+    }
+
+    __device__ __forceinline__ float bias(int row, int h, int position, int key) const
+    {
+        return h < G ? gates(row, h, position, key) : bias(h, position - key);
     }
 };
 
@@ -292,13 +309,14 @@ __device__ __forceinline__ float counted_keys(const attention_shape &s, int h, i
 
 // The bound for the keys first..last, all before the query; `norm` is their largest norm. own_norm
 // is that of the tile of the query's own key, whose score is rounded too.
-__device__ __forceinline__ float weight_bound(const attention_shape &s, int h, int position,
-                                              int first, int last, float norm, float reach,
-                                              float own, float own_norm)
+__device__ __forceinline__ float weight_bound(const attention_shape &s, int row, int h,
+                                              int position, int first, int last, float norm,
+                                              float reach, float own, float own_norm)
 {
     const float rounding = 0x1p-18f; // of an exponent, relative to the sizes of its terms
     const float lowest = -80.0f;     // exp() of less underflows to 0, which is no upper bound
-    float bias = largest_bias(s, h, position - last, position - first);
+    float bias = h < s.G ? s.gates(row, h, position, last) // they only close
+                         : largest_bias(s, h, position - last, position - first);
     float exponent = reach * norm + bias - own +
                      rounding * (reach * (norm + own_norm) + fabsf(bias) + fabsf(own));
 

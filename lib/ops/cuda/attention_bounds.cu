@@ -143,8 +143,9 @@ __global__ void __launch_bounds__(MOST_QUERIES)
         int last = min(first + d.keys - 1, s.Lk - 1);
         float weight = 0.0f;
         if (last < nearest && here)
-            weight = weight_bound(s, h, position, first, last, d.norms.largest(b, kv, first, last),
-                                  reach[me], own[me], d.norms.largest(b, kv, position, position));
+            weight =
+                weight_bound(s, b, h, position, first, last, d.norms.largest(b, kv, first, last),
+                             reach[me], own[me], d.norms.largest(b, kv, position, position));
         // The block with the diagonal is never skipped.
         if (__syncthreads_and(last < nearest && (!here || skipped + weight <= d.eps)))
             skipped += weight;

@@ -90,7 +90,7 @@ __device__ __forceinline__ unsigned tiles_that_matter(const decode_params<T> &p,
     own_norm = p.norms.largest(w.slot, w.kv, w.position, w.position);
     for (int t = unseen; t < tiles; t++) {
         int from = first + t * ATTENTION_TILE, last = min(from + ATTENTION_TILE, p.s.Lk) - 1;
-        bool skipped = last < w.position && weight_bound(p.s, w.h, w.position, from, last,
+        bool skipped = last < w.position && weight_bound(p.s, w.slot, w.h, w.position, from, last,
                                                          p.norms.largest(w.slot, w.kv, from, last),
                                                          reach, own, own_norm) <= share;
         bits |= (unsigned)!skipped << t;
@@ -108,7 +108,7 @@ __device__ __forceinline__ void find_scores(float *scores, const decode_params<T
         float x = -INFINITY;
         if (n < count && first + n >= w.first && (tiles >> n / ATTENTION_TILE & 1))
             x = fmaf(p.s.scale, lanes_dot<PACKS>(query, p.k.row(w.slot, first + n, w.kv), p.s.D),
-                     p.s.bias(w.h, w.position - first - n));
+                     p.s.bias(w.slot, w.h, w.position, first + n));
         if (threadIdx.x % ROW_LANES == 0)
             scores[n] = x;
     }

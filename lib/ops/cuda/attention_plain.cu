@@ -6,7 +6,8 @@
 //
 //   forward_kernel    a query per warp: online softmax over the keys, nearest first
 //   queries_kernel    a query per warp: dQ, and its part of the gradient of the slope
-//   keys_kernel       a key per warp: dK and dV, over all queries of all heads that read it
+//   keys_kernel       a key per warp: dK and dV, over all queries of all heads that read it, and
+//                     for each head the gradient of its gates
 //   slopes_kernel, table_kernel    the gradient of the bias, in a fixed order
 #include "ops/cuda/attention.cuh"
 
@@ -21,6 +22,7 @@ template <class T> struct plain_params {
     float *lse;
     const float *delta;
     float *slopes; // [B, H, Lq]: parts of the gradients of the slopes; or NULL
+    float *dgates; // [B, G, Lk]; or NULL
     struct attention_shape s;
     struct kept_tiles kept;
     struct weight_mask mask;
@@ -46,7 +48,7 @@ template <class T>
 __device__ __forceinline__ float score(const plain_params<T> &c, int b, int h, int i, int j)
 {
     return c.s.scale * dot(c.q.row(b, i, h), c.k.row(b, j, c.s.key_head(h)), c.s.D) +
-           c.s.bias(h, c.s.past() + i - j);
+           c.s.bias(b, h, c.s.past() + i, j);
 }
 
 // P after dropout, and dS, of one pair, for the backward pass.
@@ -179,7 +181,8 @@ template <class T> __global__ void keys_kernel(const __grid_constant__ plain_par
     clear<T>(sums,
              s.D); // two calls, so that each lane clears the columns that it adds to
     clear<T>(sums + s.D, s.D);
-    for (int h = kv * group; h < (kv + 1) * group; h++)
+    for (int h = kv * group; h < (kv + 1) * group; h++) {
+        float column = 0.0f;
         for (int i = j; i < end; i += 32) {
             int count = min(32, end - i);
             float p = 0.0f, ds = 0.0f;
@@ -187,7 +190,12 @@ template <class T> __global__ void keys_kernel(const __grid_constant__ plain_par
                 pair(c, b, h, i + lane, j, &p, &ds);
             add_rows(sums, 1.0f, ds, c.q, b, h, i, count, s.D);
             add_rows(sums + s.D, 1.0f, p, c.dy, b, h, i, count, s.D);
+            column += ds;
         }
+        column = warp_sum(column);
+        if (c.dgates && h < s.G && lane == 0)
+            c.dgates[((int64_t)b * s.G + h) * s.Lk + j] = -column;
+    }
     store_row(c.dk.row(b, j, kv), sums, s.scale, s.D);
     store_row(c.dv.row(b, j, kv), sums + s.D, 1.0f, s.D);
 }
@@ -276,13 +284,14 @@ alibi_status backward(struct context *c, const struct attention_args *a, const f
     size_t shared = WARPS * s.D * sizeof(float);
     float *dbias = (float *)a->dbias.data;
 
+    p.dgates = s.kind == BIAS_GATE ? dbias : NULL;
     if (dbias && s.kind == BIAS_LINEAR)
         TRY_RETURN(cuda_scratch_for(c, SCRATCH_BIAS, slopes, 2, (void **)&p.slopes));
     TRY_RETURN(launch(c, "attention backward", queries_kernel<T>, blocks_for(rows), 32 * WARPS,
                       shared, p));
     TRY_RETURN(launch(c, "attention backward", keys_kernel<T>, blocks_for(keys), 32 * WARPS,
                       2 * shared, p));
-    if (!dbias || s.kind == BIAS_NONE)
+    if (!dbias || s.kind == BIAS_NONE || s.kind == BIAS_GATE)
         return ALIBI_OK;
     if (s.kind == BIAS_TABLE)
         return launch(c, "attention backward", table_kernel<T>, dim3((unsigned)s.T, (unsigned)s.H),

@@ -172,6 +172,7 @@ dropout_fn cuda_dropout;
 rotary_fn cuda_rotary;
 logn_fn cuda_logn_forward, cuda_logn_backward;
 head_norm_fn cuda_head_norm_forward, cuda_head_norm_backward;
+gate_fn cuda_gate_forward, cuda_gate_backward;
 attention_fn cuda_attention_forward, cuda_attention_backward;
 attention_norms_fn cuda_attention_norms;
 cache_append_fn cuda_cache_append;

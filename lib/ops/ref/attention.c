@@ -1,6 +1,6 @@
 /* attention.c
  *
- *   s(i, j) = scale * q_i . k_j + bias(h, i - j)     j <= i, i - j < window
+ *   s(i, j) = scale * q_i . k_j + bias(h, i, j)      j <= i, i - j < window
  *   p(i, j) = exp(s(i, j) - lse_i),     lse_i = log sum_j exp(s(i, j))
  *   y_i = sum_j m(i, j) p(i, j) v_j,     m(i, j) = 1, or with dropout 0 or 1 / (1 - p)
  *
@@ -9,7 +9,8 @@
  *   D_i = dy_i . y_i,     ds(i, j) = p(i, j) (m(i, j) dy_i . v_j - D_i)
  *   dq_i = scale * sum_j ds(i, j) k_j
  *   dk_j = scale * sum_i ds(i, j) q_i,     dv_j = sum_i m(i, j) p(i, j) dy_i
- *   dbias: ds(i, j) is added to the entry that s(i, j) read; for slopes, times -(i - j)
+ *   dbias: ds(i, j) is added to the entry that s(i, j) read; for slopes, times -(i - j); for gates,
+ *   which s(i, j) reads at i and j, dc_j = -sum_i ds(i, j): those at i cancel, sum_j ds(i, j) = 0
  *
  * Mask and window are the bounds of the loops. Backward recomputes p from lse, pair by pair, so
  * that memory grows with Lk only. */
@@ -50,8 +51,17 @@ static double dot(struct tensor x, int64_t x_at, struct tensor y, int64_t y_at, 
     return sum;
 }
 
-double ref_bias_at(struct bias bias, int64_t h, int64_t distance)
+static double gate_sum(struct tensor c, int64_t row, int64_t h, int64_t l)
 {
+    int64_t at = row * c.stride[1] + h * c.stride[2] + l;
+
+    return get(c, at) + get(c, at + c.stride[0]);
+}
+
+double ref_bias_at(struct bias bias, int64_t row, int64_t h, int64_t position, int64_t j)
+{
+    int64_t distance = position - j;
+
     switch (bias.kind) {
     case BIAS_NONE:
         return 0.0;
@@ -61,6 +71,10 @@ double ref_bias_at(struct bias bias, int64_t h, int64_t distance)
         int64_t T = bias.values.shape[1];
         return get(bias.values, h * T + (distance < T ? distance : T - 1));
     }
+    case BIAS_GATE:
+        return h < bias.values.shape[2]
+                   ? gate_sum(bias.values, row, h, position) - gate_sum(bias.values, row, h, j)
+                   : 0.0;
     }
     return 0.0;
 }
@@ -70,7 +84,7 @@ static double score(const struct attention_args *a, struct head n, int64_t i, in
     double product =
         dot(a->q, at(a->q, n.b, i, n.h), a->k, at(a->k, n.keys, j, n.kv), a->q.shape[3]);
 
-    return a->scale * product + ref_bias_at(a->bias, n.h, i + n.past - j);
+    return a->scale * product + ref_bias_at(a->bias, n.keys, n.h, i + n.past, j);
 }
 
 static double mask_at(const struct attention_args *a, struct head n, int64_t i, int64_t j)
@@ -183,9 +197,9 @@ alibi_status ref_attention_norms(struct device *dev, struct tensor norms, struct
 struct sums {
     double *dq;        /* [D], of one query */
     double *dk, *dv;   /* [Lk, D], of one key/value head of one batch entry */
-    double *dbias;     /* like bias.values, of all */
+    double *dbias;     /* like the tensor, of all */
     double *all;       /* the memory that holds them */
-    int64_t distances; /* T of the table; 1 for slopes; 0: dbias is absent */
+    int64_t distances; /* T of the table; 1 for slopes; 0: dbias is absent, or of gates */
 };
 
 static alibi_status sums_init(struct sums *s, const struct attention_args *a)
@@ -198,7 +212,7 @@ static alibi_status sums_init(struct sums *s, const struct attention_args *a)
     s->dk = s->dq + D;
     s->dv = s->dk + keys;
     s->dbias = s->dv + keys;
-    s->distances = entries > 0 ? entries / a->q.shape[2] : 0;
+    s->distances = entries > 0 && a->bias.kind != BIAS_GATE ? entries / a->q.shape[2] : 0;
     return ALIBI_OK;
 }
 
@@ -220,7 +234,9 @@ static void backward_row(const struct attention_args *a, struct sums *s, struct 
             s->dk[j * D + d] += a->scale * ds * get(a->q, q_i + d);
             s->dv[j * D + d] += m * p * get(a->dy, dy_i + d);
         }
-        if (s->distances > 0 && a->bias.kind == BIAS_LINEAR)
+        if (a->bias.kind == BIAS_GATE && present(a->dbias) && n.h < a->dbias.shape[1])
+            s->dbias[(n.b * a->dbias.shape[1] + n.h) * a->dbias.shape[2] + j] -= ds;
+        else if (s->distances > 0 && a->bias.kind == BIAS_LINEAR)
             s->dbias[n.h] -= ds * (double)distance;
         else if (s->distances > 0)
             s->dbias[n.h * s->distances +
@@ -264,6 +280,9 @@ alibi_status ref_attention_backward(struct device *dev, const struct attention_a
             backward_group(a, &s, b, kv);
     for (int64_t t = 0; t < s.distances * a->q.shape[2]; t++)
         add(a->dbias, t, s.dbias[t]);
+    for (int64_t t = 0;
+         a->bias.kind == BIAS_GATE && present(a->dbias) && t < tensor_count(a->dbias); t++)
+        set(a->dbias, t, s.dbias[t]);
     mem_free(s.all);
     if (!present(a->rotation.table))
         return ALIBI_OK;

@@ -59,8 +59,9 @@ static inline bool present(struct tensor t)
     return t.data != NULL;
 }
 
-/* The bias on a score at that distance. */
-double ref_bias_at(struct bias bias, int64_t h, int64_t distance);
+/* The bias on the score of a query at that position and key j; `row`: the sequence of keys that it
+ * reads. */
+double ref_bias_at(struct bias bias, int64_t row, int64_t h, int64_t position, int64_t j);
 
 /* One file per operation. */
 finish_fn ref_finish;
@@ -85,6 +86,7 @@ dropout_fn ref_dropout;
 rotary_fn ref_rotary;
 logn_fn ref_logn_forward, ref_logn_backward;
 head_norm_fn ref_head_norm_forward, ref_head_norm_backward;
+gate_fn ref_gate_forward, ref_gate_backward;
 attention_fn ref_attention_forward, ref_attention_backward;
 attention_norms_fn ref_attention_norms;
 cache_append_fn ref_cache_append;

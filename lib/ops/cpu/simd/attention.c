@@ -95,18 +95,33 @@ static bool skip(struct work *w, const struct tile *t, float count, float norm, 
     return true;
 }
 
+/* Gates only close: the largest bias is that at the nearest key. */
+static bool skip_by_gates(struct work *w, struct gates g, const struct tile *t,
+                          struct key_range keys, float eps)
+{
+    float size = fabsf(gates_between(g, t->i + t->nq - 1, keys.last));
+
+    for (int64_t i = 0; i < t->lanes; i++)
+        w->bound[i] =
+            w->reach[i] * keys.norm + (i < t->nq ? gates_between(g, t->i + i, keys.last) : 0.0f);
+    return skip(w, t, (float)(keys.last - keys.first + 1), keys.norm, size, eps);
+}
+
 /* Under a slope each query has its own largest bias, that at the nearest key, or at the farthest if
- * the slope is negative; elsewhere one serves all. */
+ * the slope is negative; with gates too; elsewhere one serves all. */
 static bool skip_by_norms(struct work *w, const struct heads *c, const struct tile *t,
                           struct key_range keys, float eps)
 {
     const struct bias *bias = &c->a->bias;
+    struct gates gates = gates_of(c, t->b, t->h);
     bool linear = bias->kind == BIAS_LINEAR;
     int64_t near = t->i - keys.last, far = t->i - keys.first + (linear ? 0 : t->lanes - 1);
     float nearest = bounds_bias(bias, t->h, near, far);
     float step = linear ? -((const float *)bias->values.data)[t->h] : 0.0f;
     float size = fabsf(nearest) + fabsf(step) * (float)t->lanes;
 
+    if (gates.sum)
+        return skip_by_gates(w, gates, t, keys, eps);
     for (int64_t i = 0; i < t->lanes; i++)
         w->bound[i] = w->reach[i] * keys.norm + nearest + step * (float)i;
     return skip(w, t, bounds_count(bias, t->h, keys.last - keys.first + 1), keys.norm, size, eps);
@@ -176,9 +191,9 @@ static void shrink_outputs(struct work *w, const struct heads *c, const struct t
 static bool visit(struct work *w, const struct heads *c, const struct tile *t,
                   struct key_range keys, float eps)
 {
-    const float *strip = fill_strip(w->strip, c, t);
+    struct start start = fill_start(w->strip, w->s, c, t);
 
-    tile_scores(w->s, c, t, rows_of(c->a->k, t->b, t->j, t->kv), w->queries, strip, -1);
+    tile_scores(w->s, c, t, rows_of(c->a->k, t->b, t->j, t->kv), w->queries, start);
     find_top(w, t);
     if (eps > 0.0f && !t->diagonal && skip_by_scores(w, t, keys, eps))
         return false;

@@ -4,14 +4,15 @@
  * A tile is TILE queries by TILE keys. Its scores are stored with the keys as rows and the queries
  * as lanes,
  *
- *   s[j, i] = bias(h, i - j) + (scale q_i) . k_j
+ *   s[j, i] = bias(h, i, j) + (scale q_i) . k_j
  *
  * so that a maximum or a sum over keys needs no movement between lanes, keys are read in
  * place, and only the queries are transposed, once for all the key tiles they meet.
  *
  * Bias and mask are one strip of numbers by distance, -infinity for negative ones and for those
  * outside the window: row j of the tile is the strip from nk - 1 - j on, and is added as the
- * product's start. There is one path for every kind of bias.
+ * product's start. There is one path for every bias by distance. Gates are not one: they add c_i -
+ * c_j to the strip first, which makes it a matrix.
  *
  * In the tile on the diagonal, half of which is masked, rows and depths stop at the corners of
  * CORNER x CORNER squares. */
@@ -140,6 +141,31 @@ static inline int64_t keys_seen(const struct tile *t, int64_t i)
     return t->diagonal ? smaller(t->nk, (i / CORNER + 1) * CORNER) : t->nk;
 }
 
+/* ---- gates */
+
+/* c[l] = sum[l] + rest[l] of a head of the keys of row b; sum NULL: its scores have none. */
+struct gates {
+    const float *sum, *rest;
+};
+
+static inline struct gates gates_of(const struct heads *c, int64_t b, int64_t h)
+{
+    struct tensor values = c->a->bias.values;
+    const float *sum = values.data;
+
+    if (c->a->bias.kind != BIAS_GATE || h >= values.shape[2])
+        return (struct gates){ 0 };
+    sum += keys_row(c, b) * values.stride[1] + h * values.stride[2];
+    return (struct gates){ sum, sum + values.stride[0] };
+}
+
+/* c_i - c_j. The difference of two near sums is exact, and one of far sums is as exact as itself.
+ */
+static inline float gates_between(struct gates g, int64_t i, int64_t j)
+{
+    return (g.sum[i] - g.sum[j]) + (g.rest[i] - g.rest[j]);
+}
+
 /* ---- attention_decode.c: up to DECODE_ROWS queries are taken row by row */
 
 enum { DECODE_ROWS = 4 };
@@ -149,6 +175,7 @@ alibi_status decode_rows(const struct heads *c);
 /* ---- attention_tile.c */
 
 #define fill_bias SIMD(fill_bias)
+#define fill_start SIMD(fill_start)
 #define pack_rows SIMD(pack_rows)
 #define pack_lanes SIMD(pack_lanes)
 #define unpack_rows SIMD(unpack_rows)
@@ -157,18 +184,20 @@ alibi_status decode_rows(const struct heads *c);
 #define tile_sum_keys SIMD(tile_sum_keys)
 #define tile_sum_queries SIMD(tile_sum_queries)
 
-/* bias[n] <- bias(h, distance + n * step) for n < count, -infinity where the distance is negative
- * or outside the window. */
+/* bias[n] <- the bias of head h at distance + n * step for n < count, -infinity where the distance
+ * is negative or outside the window; gates are not in it. */
 void fill_bias(float *bias, const struct attention_args *a, int64_t h, int64_t distance,
                int64_t step, int64_t count);
 
-/* The strip of a tile, lanes + nk - 1 numbers; returns where row 0 begins. Each further row begins
- * one number earlier. */
-static inline const float *fill_strip(float *strip, const struct heads *c, const struct tile *t)
-{
-    fill_bias(strip, c->a, t->h, t->i - t->j - (t->nk - 1), 1, t->lanes + t->nk - 1);
-    return strip + t->nk - 1;
-}
+/* What the scores of a tile begin with: row j is at + j * row. */
+struct start {
+    const float *at;
+    int64_t row;
+};
+
+/* The strip of a tile, lanes + nk - 1 numbers, each row of which begins one number earlier than the
+ * row before; or with gates a matrix in `scores` [TILE, TILE], where the scores may replace it. */
+struct start fill_start(float *strip, float *scores, const struct heads *c, const struct tile *t);
 
 /* to [n, width] <- factor * from [n, D], zero beyond D. */
 void pack_rows(float *to, const struct heads *c, struct rows from, int64_t n, float factor);
@@ -182,7 +211,7 @@ void unpack_rows(struct rows to, const struct heads *c, const float *from, int64
 /* out[j, i] = start[j, i] + keys_j . lanes_i for what the mask leaves; keys [nk, D] in place,
  * lanes [D, TILE], out [TILE, TILE]. */
 void tile_scores(float *out, const struct heads *c, const struct tile *t, struct rows keys,
-                 const float *lanes, const float *start, int64_t start_row);
+                 const float *lanes, struct start start);
 
 /* factors[j, i], [TILE, TILE], of the dropout on the weights of a tile. */
 void tile_mask(float *factors, const struct heads *c, const struct tile *t);

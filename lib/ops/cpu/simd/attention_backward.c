@@ -3,6 +3,7 @@
  *   p = exp(s - lse_i)                    recomputed tile by tile
  *   dp = dy_i . v_j,   ds = p (m dp - D_i), D_i = dy_i . y_i, m = 1 or the mask of dropout
  *   dv_j += m p dy_i,  dk_j += ds scale q_i,    dq_i += scale ds k_j,    dbias(i - j) += ds
+ *   gates: dc_j -= ds, and nothing to c_i: sum_j ds is 0
  *
  * A task is a chunk: some consecutive query tiles of all the query heads that share a
  * key/value head. It has sums of its own for the keys that its queries use, and those of a head's
@@ -25,7 +26,7 @@ struct gradients {
     int64_t tiles, chunks; /* per head */
     struct chunk *table;   /* [B, Hkv, chunks] */
     double *dbias;         /* [B, H, chunks, entries]: sums of each chunk, NULL: not wanted */
-    int64_t entries;
+    int64_t entries;       /* of a head: 1 slope, the table, or the keys that have gates */
 };
 
 /* The buffers of one thread. */
@@ -161,12 +162,12 @@ static void differentiate_dropout(struct work *w, const struct tile *t)
 static void differentiate_scores(struct work *w, const struct gradients *g, const struct tile *t)
 {
     const struct heads *c = &g->c;
-    const float *strip = fill_strip(w->strip, c, t);
+    struct start start = fill_start(w->strip, w->p, c, t);
     bool drops = c->a->dropout.p > 0.0;
 
-    tile_scores(w->p, c, t, rows_of(c->a->k, t->b, t->j, t->kv), w->q_lanes, strip, -1);
+    tile_scores(w->p, c, t, rows_of(c->a->k, t->b, t->j, t->kv), w->q_lanes, start);
     tile_scores(w->ds, c, t, rows_of(c->a->v, t->b, t->j, t->kv), w->dy_lanes,
-                drops ? w->zero : w->minus_D, 0);
+                (struct start){ drops ? w->zero : w->minus_D, 0 });
     if (drops) {
         tile_mask(w->mask, c, t);
         differentiate_dropout(w, t);
@@ -202,14 +203,28 @@ static void sum_diagonals(struct work *w, const struct tile *t)
     }
 }
 
+static void add_to_gates(struct work *w, const struct tile *t, double *sums)
+{
+    for (int64_t j = 0; j < t->nk; j++) {
+        vec sum = { 0 };
+        for (int64_t i = first_lane(t, j); i < t->lanes; i += SIMD_WIDTH)
+            sum += vec_load(w->ds + j * TILE + i);
+        sums[t->j + j] -= (double)vec_sum(sum);
+    }
+}
+
 /* slope: the sum of -distance * ds; table: each entry's own distances, the last entry with all
- * beyond. */
+ * beyond; gates: each key's own. */
 static void add_to_bias(struct work *w, const struct gradients *g, const struct tile *t,
                         int64_t chunk)
 {
     double *sums = g->dbias + ((t->b * g->c.H + t->h) * g->chunks + chunk) * g->entries;
     int64_t first = t->i - t->j - (t->nk - 1);
 
+    if (g->c.a->bias.kind == BIAS_GATE) {
+        add_to_gates(w, t, sums);
+        return;
+    }
     sum_diagonals(w, t);
     for (int64_t n = first < 0 ? -first : 0; n < t->nq + t->nk - 1; n++) {
         int64_t distance = first + n;
@@ -220,12 +235,12 @@ static void add_to_bias(struct work *w, const struct gradients *g, const struct 
     }
 }
 
-/* The sums of entry n of head h over all sequences and chunks, in order. */
-static double sum_bias(const struct gradients *g, int64_t h, int64_t n)
+/* The sums of entry n of head h over sequences from..to-1 and all chunks, in order. */
+static double sum_bias(const struct gradients *g, int64_t from, int64_t to, int64_t h, int64_t n)
 {
     double sum = 0.0;
 
-    for (int64_t b = 0; b < g->c.B; b++)
+    for (int64_t b = from; b < to; b++)
         for (int64_t chunk = 0; chunk < g->chunks; chunk++)
             sum += g->dbias[((b * g->c.H + h) * g->chunks + chunk) * g->entries + n];
     return sum;
@@ -237,7 +252,18 @@ static void store_bias(const struct gradients *g, struct tensor dbias)
 
     for (int64_t h = 0; h < g->c.H; h++)
         for (int64_t n = 0; n < g->entries; n++)
-            out[h * g->entries + n] = (float)((double)out[h * g->entries + n] + sum_bias(g, h, n));
+            out[h * g->entries + n] =
+                (float)((double)out[h * g->entries + n] + sum_bias(g, 0, g->c.B, h, n));
+}
+
+static void store_gates(const struct gradients *g, struct tensor dc)
+{
+    int64_t G = dc.shape[1];
+    float *out = dc.data;
+
+    for (int64_t row = 0; row < g->c.B * G; row++)
+        for (int64_t n = 0; n < g->entries; n++)
+            out[row * g->entries + n] = (float)sum_bias(g, row / G, row / G + 1, row % G, n);
 }
 
 /* ---- chunks */
@@ -456,13 +482,17 @@ alibi_status SIMD(attention_backward)(struct device *dev, const struct attention
     g.tiles = attention_tiles(g.c.Lq);
     g.chunks = smaller((g.tiles + CHUNK_TILES - 1) / CHUNK_TILES, CHUNKS_MAX);
     if (present(a->dbias) && a->bias.kind != BIAS_NONE) {
-        g.entries = a->bias.kind == BIAS_LINEAR ? 1 : a->dbias.shape[1];
+        g.entries = a->bias.kind == BIAS_LINEAR ? 1
+                    : a->bias.kind == BIAS_GATE ? g.c.Lk
+                                                : a->dbias.shape[1];
         TRY_RETURN(NEW_ZERO_ARRAY(&g.dbias, g.c.B * g.c.H * g.chunks * g.entries,
                                   "the gradient of attention's bias"));
     }
     TRY(NEW_ARRAY(&g.table, g.c.B * g.c.Hkv * g.chunks, "the chunks of attention's gradient"));
     TRY(run(&g));
-    if (g.dbias)
+    if (g.dbias && a->bias.kind == BIAS_GATE)
+        store_gates(&g, a->dbias);
+    else if (g.dbias)
         store_bias(&g, a->dbias);
     if (present(a->rotation.table)) {
         TRY(SIMD(rotary)(dev, a->dq, a->rotation, -1));

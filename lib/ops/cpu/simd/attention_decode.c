@@ -25,6 +25,7 @@ struct head {
     int64_t kv;   /* where its keys and values are in a position of the cache */
     float m, l;   /* as in attention.c, like the next two */
     float reach, out;
+    struct gates gates;
     bool done; /* all keys that remain are skipped */
 };
 
@@ -133,8 +134,10 @@ static bool skip(struct head *head, const struct heads *c, int64_t h, int64_t po
                  struct key_range keys, float eps)
 {
     const struct bias *bias = &c->a->bias;
-    float score = head->reach * keys.norm,
-          most_bias = bounds_bias(bias, h, position - keys.last, position - keys.first);
+    float score = head->reach * keys.norm;
+    float most_bias = head->gates.sum
+                          ? gates_between(head->gates, position, keys.last)
+                          : bounds_bias(bias, h, position - keys.last, position - keys.first);
     float most =
         score + most_bias - head->m + bound_rounding * (score + fabsf(most_bias) + fabsf(head->m));
     float weight =
@@ -166,6 +169,7 @@ static void attend(struct head *heads, struct users users, const struct heads *c
         head->m = -INFINITY;
         head->l = head->out = 0.0f;
         head->reach = bounds->norms ? bounds_reach(c, query.at) : 0.0f;
+        head->gates = gates_of(c, b, h);
         head->done = false;
     }
     for (int64_t j = position / TILE * TILE, last = position; last >= first && left > 0;
@@ -186,6 +190,8 @@ static void attend(struct head *heads, struct users users, const struct heads *c
                     continue;
             }
             fill_bias(head->s, a, h, position - j, -1, TILE);
+            for (int64_t n = 0; head->gates.sum && n <= last - j; n++)
+                head->s[n] += gates_between(head->gates, position, j + n);
             users.heads[users.count++] = head;
         }
         if (users.count == 0)

@@ -36,6 +36,35 @@ void fill_bias(float *bias, const struct attention_args *a, int64_t h, int64_t d
         bias[n] = distance + n * step < a->window ? bias[n] : -INFINITY;
 }
 
+/* c_i - c_j as (c_i - c_0) + (c_0 - c_j), with the tile's first query 0: what is rounded is as
+ * large as the sums within the tile and from the tile to its keys, and not as c. */
+static void add_gates(float *scores, const float *strip, struct gates g, const struct tile *t)
+{
+    float queries[TILE] = { 0 };
+
+    for (int64_t i = 0; i < t->nq; i++)
+        queries[i] = gates_between(g, t->i + i, t->i);
+    for (int64_t j = 0; j < t->nk; j++) {
+        float key = gates_between(g, t->i, t->j + j);
+
+        for (int64_t i = 0; i < t->lanes; i += SIMD_WIDTH)
+            vec_store(scores + j * TILE + i,
+                      vec_load(strip + i - j) + (vec_load(queries + i) + key));
+    }
+}
+
+struct start fill_start(float *strip, float *scores, const struct heads *c, const struct tile *t)
+{
+    struct gates gates = gates_of(c, t->b, t->h);
+    const float *first = strip + t->nk - 1;
+
+    fill_bias(strip, c->a, t->h, t->i - t->j - (t->nk - 1), 1, t->lanes + t->nk - 1);
+    if (!gates.sum)
+        return (struct start){ first, -1 };
+    add_gates(scores, first, gates, t);
+    return (struct start){ scores, TILE };
+}
+
 void pack_rows(float *to, const struct heads *c, struct rows from, int64_t n, float factor)
 {
     for (int64_t r = 0; r < n; r++)
@@ -68,7 +97,7 @@ void pack_lanes(float *to, const struct heads *c, struct rows from, int64_t n, f
 }
 
 void tile_scores(float *out, const struct heads *c, const struct tile *t, struct rows keys,
-                 const float *lanes, const float *start, int64_t start_row)
+                 const float *lanes, struct start start)
 {
     for (int64_t j = 0; j < t->nk; j += tile_step(t)) {
         int64_t lane = first_lane(t, j);
@@ -81,8 +110,8 @@ void tile_scores(float *out, const struct heads *c, const struct tile *t, struct
             .a_column = 1,
             .b = lanes + lane,
             .b_row = TILE,
-            .start = start + j * start_row + lane,
-            .start_row = start_row,
+            .start = start.at + j * start.row + lane,
+            .start_row = start.row,
             .c = out + j * TILE + lane,
             .c_row = TILE,
         };

@@ -30,6 +30,7 @@ dropout_fn SIMD(dropout);
 rotary_fn SIMD(rotary);
 logn_fn SIMD(logn_forward), SIMD(logn_backward);
 head_norm_fn SIMD(head_norm_forward), SIMD(head_norm_backward);
+gate_fn SIMD(gate_forward), SIMD(gate_backward);
 attention_fn SIMD(attention_forward), SIMD(attention_backward);
 attention_norms_fn SIMD(attention_norms);
 cross_entropy_fn SIMD(cross_entropy);

@@ -23,6 +23,8 @@ void SIMD(override)(struct ops *ops)
     ops->logn_backward = SIMD(logn_backward);
     ops->head_norm_forward = SIMD(head_norm_forward);
     ops->head_norm_backward = SIMD(head_norm_backward);
+    ops->gate_forward = SIMD(gate_forward);
+    ops->gate_backward = SIMD(gate_backward);
     ops->cross_entropy = SIMD(cross_entropy);
     ops->log_softmax = SIMD(log_softmax);
     ops->adamw = SIMD(adamw);
