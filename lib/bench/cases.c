@@ -539,34 +539,51 @@ static const int64_t gate_tests[][CASE_SIZES] = { { 0, 3, 2 },    { 2, 0, 3 },  
                                                   { 1, 1025, 3 }, { 1, 5003, 2 } };
 static const int64_t gate_bench[][CASE_SIZES] = { { 8, 512, 8 } };
 
-/* ---- attention. option: the bias; 3 and 4: none, q and k rotated first, by halves or pairs; 5 and
- * 6: slopes and a table, with a window of W keys; 7 and 8: that with dropout, 7 without the window;
- * 9: gates; 10: gates on half of the heads, with a window; 11: gates with dropout */
+/* ---- attention. option: a row of this table, of which the first three are the kinds of bias. A
+ * window has W keys. With sinks the operation for them follows. */
+
+static const struct attention_option {
+    const char *name;
+    enum bias_kind bias;
+    bool rotated, window, drops, sinks;
+    bool half;  /* of the heads have gates */
+    int layout; /* of what is rotated */
+} attention_options[] = {
+    { .name = "", .bias = BIAS_NONE },
+    { .name = " alibi", .bias = BIAS_LINEAR },
+    { .name = " table", .bias = BIAS_TABLE },
+    { .name = " halves rotated", .rotated = true, .layout = ALIBI_ROTARY_HALVES },
+    { .name = " pairs rotated", .rotated = true, .layout = ALIBI_ROTARY_PAIRS },
+    { .name = " alibi window", .bias = BIAS_LINEAR, .window = true },
+    { .name = " table window", .bias = BIAS_TABLE, .window = true },
+    { .name = " alibi dropout", .bias = BIAS_LINEAR, .drops = true },
+    { .name = " table window dropout", .bias = BIAS_TABLE, .window = true, .drops = true },
+    { .name = " gates", .bias = BIAS_GATE },
+    { .name = " gates on half, window", .bias = BIAS_GATE, .window = true, .half = true },
+    { .name = " gates dropout", .bias = BIAS_GATE, .drops = true },
+    { .name = " rotated window sinks", .rotated = true, .window = true, .sinks = true },
+    { .name = " pairs rotated window sinks",
+      .rotated = true,
+      .window = true,
+      .sinks = true,
+      .layout = ALIBI_ROTARY_PAIRS },
+    { .name = " alibi window sinks", .bias = BIAS_LINEAR, .window = true, .sinks = true },
+    { .name = " table window sinks dropout",
+      .bias = BIAS_TABLE,
+      .window = true,
+      .drops = true,
+      .sinks = true },
+};
+enum { ATTENTION_OPTIONS = sizeof attention_options / sizeof *attention_options };
 
 static bool make_attention(struct op_case *c)
 {
-    static const char *const names[] = { "",
-                                         " alibi",
-                                         " table",
-                                         " halves rotated",
-                                         " pairs rotated",
-                                         " alibi window",
-                                         " table window",
-                                         " alibi dropout",
-                                         " table window dropout",
-                                         " gates",
-                                         " gates on half, window",
-                                         " gates dropout" };
-    static const enum bias_kind biases[] = { BIAS_NONE,  BIAS_LINEAR, BIAS_TABLE, BIAS_NONE,
-                                             BIAS_NONE,  BIAS_LINEAR, BIAS_TABLE, BIAS_LINEAR,
-                                             BIAS_TABLE, BIAS_GATE,   BIAS_GATE,  BIAS_GATE };
+    const struct attention_option *option = &attention_options[c->option];
     int64_t B = c->n[0], Lq = c->n[1], Lk = c->n[2], H = c->n[3], Hkv = c->n[4], D = c->n[5];
-    bool rotated = c->option == 3 || c->option == 4;
-    enum bias_kind bias = biases[c->option];
-    bool drops = c->option == 7 || c->option == 8 || c->option == 11;
-    bool windowed = c->option == 5 || c->option == 6 || c->option == 8 || c->option == 10;
-    int64_t window = windowed ? c->n[7] : 0, G = c->option == 10 ? (H + 1) / 2 : H;
-    bool one_key = Lk == 1 || window == 1;
+    bool rotated = option->rotated, drops = option->drops;
+    enum bias_kind bias = option->bias;
+    int64_t window = option->window ? c->n[7] : 0, G = option->half ? (H + 1) / 2 : H;
+    bool one_key = Lk == 1 || (window == 1 && !option->sinks);
     enum dtype S = dtype_sums(c->type);
     struct tensor values = bias == BIAS_GATE    ? tensor_4(NULL, S, 2, B, G, Lk)
                            : bias == BIAS_TABLE ? matrix(S, H, c->n[6])
@@ -583,11 +600,12 @@ static bool make_attention(struct op_case *c)
     c->args.attention.args.window = window;
     c->args.attention.args.dropout = dropout_of(drops ? 0.3 : 0.0);
     c->stores_first = rotated;
-    say(c, "%s", names[c->option]);
+    c->args.attention.sinks = option->sinks ? 1 + c->n[7] % 5 : 0;
+    c->args.attention.args.rotation.start = option->sinks ? Lk - Lq : START;
+    say(c, "%s", option->name);
     if (rotated) {
         /* Backward reads the rotated q and k, and gives the gradients of those before. */
-        c->args.attention.args.rotation.layout = c->option - 3;
-        c->args.attention.args.rotation.start = START;
+        c->args.attention.args.rotation.layout = option->layout;
         VIEW(c, attention, q, B, Lq, H, D, IN, UNUSED);
         VIEW(c, attention, k, B, Lk, Hkv, D, IN, UNUSED);
         ADD(c, attention, args.rotation.table, matrix(S, START + Lk, D), IN, IN);
@@ -622,9 +640,35 @@ static bool make_attention(struct op_case *c)
     return true;
 }
 
+static struct sinks_args sinks_of(const union case_args *a)
+{
+    const struct attention_args *args = &a->attention.args;
+    struct sinks_args s = { .q = args->q,
+                            .k = args->k,
+                            .v = args->v,
+                            .bias = args->bias,
+                            .scale = args->scale,
+                            .window = args->window,
+                            .sinks = a->attention.sinks,
+                            .rotation = args->rotation,
+                            .dropout = args->dropout,
+                            .y = args->y,
+                            .lse = args->lse,
+                            .dy = args->dy,
+                            .dq = args->dq,
+                            .dk = args->dk,
+                            .dv = args->dv,
+                            .dbias = args->dbias };
+
+    if (s.k.shape[1] > s.sinks)
+        s.k.shape[1] = s.v.shape[1] = s.dk.shape[1] = s.dv.shape[1] = s.sinks;
+    return s;
+}
+
 static alibi_status attention_forward(struct device *dev, const union case_args *a)
 {
     const struct attention_args *args = &a->attention.args;
+    struct sinks_args sinks = sinks_of(a);
 
     if (a->attention.q.data) {
         TRY_RETURN(dev->ops->copy(dev, args->q, a->attention.q));
@@ -632,12 +676,24 @@ static alibi_status attention_forward(struct device *dev, const union case_args 
         TRY_RETURN(dev->ops->rotary(dev, args->q, args->rotation, 1));
         TRY_RETURN(dev->ops->rotary(dev, args->k, args->rotation, 1));
     }
-    return dev->ops->attention_forward(dev, args);
+    TRY_RETURN(dev->ops->attention_forward(dev, args));
+    return sinks.sinks > 0 ? dev->ops->sinks_forward(dev, &sinks) : ALIBI_OK;
 }
 
 static alibi_status attention_backward(struct device *dev, const union case_args *a)
 {
-    return dev->ops->attention_backward(dev, &a->attention.args);
+    struct attention_args args = a->attention.args;
+    struct sinks_args sinks = sinks_of(a);
+
+    if (sinks.sinks == 0)
+        return dev->ops->attention_backward(dev, &args);
+    args.rotation.table = tensor_none();
+    TRY_RETURN(dev->ops->attention_backward(dev, &args));
+    TRY_RETURN(dev->ops->sinks_backward(dev, &sinks));
+    if (!sinks.rotation.table.data)
+        return ALIBI_OK;
+    TRY_RETURN(dev->ops->rotary(dev, args.dq, sinks.rotation, -1));
+    return dev->ops->rotary(dev, args.dk, sinks.rotation, -1);
 }
 
 /* B Lq Lk H Hkv D T W */
@@ -966,15 +1022,18 @@ const struct operation operations[] = {
       { 1e-6, 2e-6 }, .roundings = 1, TESTS(head_norm_tests), BENCH(head_bench, 0) },
     { "gate", "B L G", 3, make_gate, { gate_forward, gate_backward },
       { 1e-6, 1e-6 }, .roundings = 2, TESTS(gate_tests), BENCH(gate_bench, 0) },
-    { "attention", "B Lq Lk H Hkv D T W", 12, make_attention,
+    { "attention", "B Lq Lk H Hkv D T W", ATTENTION_OPTIONS, make_attention,
       { attention_forward, attention_backward }, { 2e-6, 4e-6 }, .roundings = 4,
       TESTS(attention_tests), BENCH(attention_bench, BIAS_LINEAR) },
-    { "attention_window", "B Lq Lk H Hkv D T W", 12, make_attention,
+    { "attention_window", "B Lq Lk H Hkv D T W", ATTENTION_OPTIONS, make_attention,
       { attention_forward, attention_backward }, { 2e-6, 4e-6 }, .roundings = 4,
       BENCH(window_bench, 5) }, /* tested as options of attention */
-    { "attention_dropout", "B Lq Lk H Hkv D T W", 12, make_attention,
+    { "attention_dropout", "B Lq Lk H Hkv D T W", ATTENTION_OPTIONS, make_attention,
       { attention_forward, attention_backward }, { 2e-6, 4e-6 }, .roundings = 4,
       BENCH(dropout_bench, 7) },
+    { "attention_sinks", "B Lq Lk H Hkv D T W", ATTENTION_OPTIONS, make_attention,
+      { attention_forward, attention_backward }, { 2e-6, 4e-6 }, .roundings = 4,
+      BENCH(window_bench, 14) },
     { "bucket", "H T buckets", 1, make_bucket, { bucket_forward, bucket_backward },
       { 0, 1e-6 }, .roundings = 1, TESTS(bucket_tests) },
     { "curve", "H T", 3, make_curve, { curve_forward, curve_backward },

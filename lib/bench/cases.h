@@ -50,6 +50,7 @@ union case_args {
     struct {
         struct attention_args args;
         struct tensor q, k; /* before their rotation into args.q and args.k; absent: not rotated */
+        int64_t sinks;      /* then the sinks operation follows, and precedes rotating back */
     } attention;
     struct cross_entropy_args cross_entropy;
     struct log_softmax_args log_softmax;

@@ -413,6 +413,45 @@ typedef alibi_status attention_norms_fn(struct device *dev, struct tensor norms,
 typedef alibi_status cache_append_fn(struct device *dev, struct tensor dst, struct tensor src,
                                      struct ragged ragged);
 
+/* ---- sinks: the first keys of a sequence, which every query sees although they left its window
+ *
+ * After attention in a window, for the keys j < sinks at i - j >= window:
+ *
+ *   s(i, j) = scale * q'_i . k_j + bias(h, i', j),       i' = min(i, window + sinks - 1)
+ *   lse'_i = log(exp(lse_i) + sum_j exp(s(i, j)))
+ *   y'_i = exp(lse_i - lse'_i) y_i + sum_j dropout(exp(s(i, j) - lse'_i)) v_j
+ *
+ * where q'_i is q_i rotated as at position i', if q and k are rotated: the query sees sinks and
+ * window as if there had been no text between them, so no distance grows with the text.
+ *
+ * Backward comes after attention_backward, which reads the y' and lse' of this forward pass: then
+ * its gradients are those of its own keys. This one adds those of the sinks to dq, dk, dv and
+ * dbias; dq and dk are gradients of q and k as they are here, after their rotation. */
+struct sinks_args {
+    struct tensor q;    /* view [B, Lq, H, D], as attention read it */
+    struct tensor k, v; /* views [B, n, Hkv, D]: the first keys, n <= sinks; ragged: [slots, ..] */
+    struct bias bias;   /* by distance, not by gates */
+    double scale;
+    int64_t window, sinks;    /* window > 0, sinks <= SINKS_MAX */
+    struct rotation rotation; /* the positions of the queries, and how q and k were rotated; table
+                                 absent: they were not */
+    struct dropout dropout;   /* on the weights; none unless all keys are here: Lq of them */
+    struct tensor y, lse;     /* as attention wrote them; updated in place */
+    struct tensor dy;         /* view like y */
+    struct tensor dq, dk, dv; /* views like q, k, v; accumulate */
+    struct tensor dbias;      /* as in attention; may be absent */
+};
+enum { SINKS_MAX = 32 };
+typedef alibi_status sinks_fn(struct device *dev, const struct sinks_args *a);
+
+/* How many of n first keys are sinks of a query at that position: the others it sees anyway. */
+static inline int64_t sinks_seen(int64_t position, int64_t window, int64_t n)
+{
+    int64_t left = position - window + 1;
+
+    return left < 0 ? 0 : left < n ? left : n;
+}
+
 /* The first key that a query at that position sees. */
 static inline int64_t attention_first_key(int64_t position, int64_t window)
 {
@@ -586,6 +625,7 @@ struct ops {
     attention_fn *attention_forward, *attention_backward;
     attention_norms_fn *attention_norms;
     cache_append_fn *cache_append;
+    sinks_fn *sinks_forward, *sinks_backward;
     bucket_forward_fn *bucket_forward;
     bucket_backward_fn *bucket_backward;
     curve_fn *curve_forward, *curve_backward;

@@ -155,9 +155,9 @@ struct weight_mask {
     }
 };
 
-inline weight_mask weight_mask_of(const struct attention_args *a)
+inline weight_mask weight_mask_of(struct dropout dropout, int64_t keys)
 {
-    weight_mask m = { .mask = mask_of(a->dropout), .half = (a->k.shape[1] + 15) / 16 * 8 };
+    weight_mask m = { .mask = mask_of(dropout), .half = (keys + 15) / 16 * 8 };
 
     for (uint32_t round = 0; round < PHILOX_ROUNDS; round++) {
         m.keys[round][0] = (uint32_t)m.mask.seed + round * PHILOX_STEP_0;

@@ -937,7 +937,7 @@ alibi_status backward_wgmma(struct context *c, const struct attention_args *a, c
     p.lse = (const float *)a->lse.data;
     p.delta = delta;
     p.kept = kept;
-    p.mask = weight_mask_of(a);
+    p.mask = weight_mask_of(a->dropout, a->k.shape[1]);
     p.rotation = wgmma_rotates(a) ? angles_of(a->rotation, p.s.D) : angles();
     p.tiles = (int)ceil_div(p.s.Lq, QUERIES);
     p.blocks = (int)ceil_div(p.s.Lk, BLOCK_KEYS);

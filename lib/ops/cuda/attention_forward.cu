@@ -584,7 +584,7 @@ alibi_status forward_wgmma(struct context *c, const struct attention_args *a,
     p.y = heads_of<bf16>(a->y);
     p.lse = (float *)a->lse.data;
     p.kept = kept;
-    p.mask = weight_mask_of(a);
+    p.mask = weight_mask_of(a->dropout, a->k.shape[1]);
     switch (mask_kind_of(a)) {
     case DROPOUT:
         return p.s.D <= 64 ? launch_forward<64, DROPOUT>(c, a, p)

@@ -260,7 +260,7 @@ plain_params<T> params_of(const struct attention_args *a, const float *delta,
              .delta = delta,
              .s = attention_shape_of(a),
              .kept = kept,
-             .mask = weight_mask_of(a) };
+             .mask = weight_mask_of(a->dropout, a->k.shape[1]) };
 }
 
 template <class T>

@@ -37,7 +37,7 @@ EXPORTED void alibi_cuda_autotune(struct device *dev, int after, double flops, i
 enum scratch_place {
     SCRATCH_SUMS,    /* partial sums: norms, column sums, norms of gradients */
     SCRATCH_SORT,    /* tokens sorted by id */
-    SCRATCH_QUERIES, /* attention backward: dQ in fp32 */
+    SCRATCH_QUERIES, /* attention backward: dQ in fp32; then weights and gradients of sinks */
     SCRATCH_ROWS,    /* attention backward: delta, one number per query and head */
     SCRATCH_NORMS,   /* norms of key tiles */
     SCRATCH_TURNS,   /* attention backward: whose turn it is to add to a tile of dQ; the ticket */
@@ -173,6 +173,7 @@ rotary_fn cuda_rotary;
 logn_fn cuda_logn_forward, cuda_logn_backward;
 head_norm_fn cuda_head_norm_forward, cuda_head_norm_backward;
 gate_fn cuda_gate_forward, cuda_gate_backward;
+sinks_fn cuda_sinks_forward, cuda_sinks_backward;
 attention_fn cuda_attention_forward, cuda_attention_backward;
 attention_norms_fn cuda_attention_norms;
 cache_append_fn cuda_cache_append;

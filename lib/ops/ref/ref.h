@@ -90,6 +90,7 @@ gate_fn ref_gate_forward, ref_gate_backward;
 attention_fn ref_attention_forward, ref_attention_backward;
 attention_norms_fn ref_attention_norms;
 cache_append_fn ref_cache_append;
+sinks_fn ref_sinks_forward, ref_sinks_backward;
 bucket_forward_fn ref_bucket_forward;
 bucket_backward_fn ref_bucket_backward;
 curve_fn ref_curve_forward, ref_curve_backward;

@@ -33,6 +33,7 @@ head_norm_fn SIMD(head_norm_forward), SIMD(head_norm_backward);
 gate_fn SIMD(gate_forward), SIMD(gate_backward);
 attention_fn SIMD(attention_forward), SIMD(attention_backward);
 attention_norms_fn SIMD(attention_norms);
+sinks_fn SIMD(sinks_forward), SIMD(sinks_backward);
 cross_entropy_fn SIMD(cross_entropy);
 log_softmax_fn SIMD(log_softmax);
 adamw_fn SIMD(adamw);

@@ -18,6 +18,8 @@ void SIMD(override)(struct ops *ops)
     ops->attention_backward = SIMD(attention_backward);
     ops->attention_norms = SIMD(attention_norms);
     ops->cache_append = SIMD(cache_append);
+    ops->sinks_forward = SIMD(sinks_forward);
+    ops->sinks_backward = SIMD(sinks_backward);
     ops->rotary = SIMD(rotary);
     ops->logn_forward = SIMD(logn_forward);
     ops->logn_backward = SIMD(logn_backward);
