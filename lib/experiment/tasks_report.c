@@ -35,6 +35,34 @@ static struct report_score score_at(const alibi_experiment *e, int model, int v,
     return s;
 }
 
+/* The loss of the chain by position at one length; bins stays 0 if no seed has a value. */
+static void view_positions(struct report_task_model *m, const alibi_experiment *e, int v, int task,
+                           int length)
+{
+    int seeds = 0;
+
+    for (int k = 0; k < e->model[m->method].seeds.count; k++) {
+        const struct alibi_task_cell *c = tasks_cell(e, m->method, k, v, task, length);
+
+        if (c == NULL)
+            continue;
+        seeds++;
+        m->length = c->length;
+        m->bins = c->bins;
+        for (int b = 0; b < c->bins; b++) {
+            struct report_position *p = &m->position[b];
+            double nll = c->by_position[b].nll, above = nll - c->bayes_by_position[b];
+
+            p->first = c->by_position[b].first;
+            p->last = c->by_position[b].last;
+            p->low = seeds > 1 ? fmin(p->low, above) : above;
+            p->high = seeds > 1 ? fmax(p->high, above) : above;
+            p->nll += (nll - p->nll) / seeds;
+            p->bayes += (c->bayes_by_position[b] - p->bayes) / seeds;
+        }
+    }
+}
+
 static void view_model(struct report_task *out, const alibi_experiment *e, int model, int v,
                        int task)
 {
@@ -52,12 +80,11 @@ static void view_model(struct report_task *out, const alibi_experiment *e, int m
             out->has_depth = x->task->has_depth;
             out->chance = x->task->chance;
         }
-        for (int i = 0; m->longest == NULL && i < out->lengths->count; i++)
-            if (x->task->chain)
-                m->longest = tasks_cell(e, model, k, v, task, out->lengths->count - 1 - i);
     }
     for (int i = 0; i < out->lengths->count; i++)
         m->at[i] = score_at(e, model, v, task, i);
+    for (int i = out->lengths->count - 1; out->chain && m->bins == 0 && i >= 0; i--)
+        view_positions(m, e, v, task, i);
     out->models += m->seeds > 0;
 }
 
@@ -134,15 +161,15 @@ static void write_score(struct json_writer *w, const struct report_task *t,
     json_write_end(w);
 }
 
-static void write_positions(struct json_writer *w, const struct alibi_task_cell *c)
+static void write_positions(struct json_writer *w, const struct report_task_model *m)
 {
     json_write_array(w, "by_position");
-    for (int b = 0; c != NULL && b < c->bins; b++) {
+    for (int b = 0; b < m->bins; b++) {
         json_write_array_line(w, NULL);
-        json_write_int(w, NULL, c->by_position[b].first);
-        json_write_int(w, NULL, c->by_position[b].last);
-        json_write_real(w, NULL, c->by_position[b].nll);
-        json_write_real(w, NULL, c->bayes_by_position[b]);
+        json_write_int(w, NULL, m->position[b].first);
+        json_write_int(w, NULL, m->position[b].last);
+        json_write_real(w, NULL, m->position[b].nll);
+        json_write_real(w, NULL, m->position[b].bayes);
         json_write_end(w);
     }
     json_write_end(w);
@@ -170,8 +197,8 @@ alibi_status tasks_report(struct json_writer *w, const alibi_experiment *e)
             for (int k = 0; k < t->lengths->count; k++)
                 write_score(w, t, &t->model[m].at[k], t->lengths->at[k]);
             json_write_end(w);
-            if (t->chain) /* of the longest length that has a value, the first seed */
-                write_positions(w, t->model[m].longest);
+            if (t->chain) /* at the longest length that has a value, mean of the seeds */
+                write_positions(w, &t->model[m]);
             json_write_end(w);
         }
     json_write_end(w);

@@ -204,7 +204,7 @@ bool chart_axes(const struct chart *c, struct axis *x, struct axis *y)
         include(y, c->y_most);
 
     /* The limit applies only if some values are above it and some below. */
-    if (c->y_limit > y->from && c->y_limit < y->to)
+    if (c->y_limit > 0 && c->y_limit > y->from && c->y_limit < y->to)
         y->to = c->y_limit;
     if (c->y_from < c->y_to) {
         y->from = c->y_from;

@@ -438,6 +438,68 @@ alibi_status curves_of_uses(struct curves **out, const struct view *v,
     return ALIBI_OK;
 }
 
+/* ---- the chain */
+
+/* Whether a model is drawn: one that has not learned the chain at L has a loss far above. */
+static bool knows_chain(const struct report_task *t, const struct report_task_model *m)
+{
+    return m->bins > 0 && m->at[t->lengths->count - 1].unlearned == 0;
+}
+
+/* The middle of a bin on a logarithmic axis, in tokens of context. */
+static double middle_of(const struct report_position *p)
+{
+    return sqrt((double)(p->first + 1) * (double)(p->last + 1));
+}
+
+alibi_status curves_of_chain(struct curves **out, const struct view *v, const struct report_task *t,
+                             bool above)
+{
+    const struct report_task_model *longest = NULL;
+    struct curves *c = NULL;
+    struct range r = { INFINITY, 0 };
+
+    TRY_RETURN(curves_new(&c, v));
+    for (int m = 0; m < t->models; m++) {
+        const struct report_task_model *x = &t->model[m];
+
+        for (int b = 0; knows_chain(t, x) && b < x->bins; b++) {
+            const struct report_position *p = &x->position[b];
+
+            add_point(c, x->method, middle_of(p), above ? p->nll - p->bayes : p->nll, NAN);
+            extend(&r, p->nll);
+            if (above && p->low < p->high) {
+                c->low[x->method][b] = p->low;
+                c->high[x->method][b] = p->high;
+            }
+        }
+        if (knows_chain(t, x) && (longest == NULL || x->length > longest->length))
+            longest = x;
+    }
+    if (longest != NULL && !above && c->chart.count < SERIES_MAX) {
+        int bayes = add_reference(c, "Bayes");
+
+        for (int b = 0; b < longest->bins; b++) {
+            add_point(c, bayes, middle_of(&longest->position[b]), longest->position[b].bayes, NAN);
+            extend(&r, longest->position[b].bayes);
+        }
+    }
+    if (!above)
+        scale_y(c, r);
+    c->chart.log_y = !above;
+    c->chart.zero = above;
+    c->chart.y_limit = 0;
+    c->chart.show = show_nats;
+    c->chart.mark_x = t->near > 0 ? (double)t->near : NAN;
+    snprintf(c->mark_label, sizeof c->mark_label, "L = %lld", (long long)t->near);
+    label_positions(c);
+    c->one_scale = true;
+    snprintf(c->title, sizeof c->title, "%s",
+             above ? "Loss above Bayes' by position" : "Loss by position");
+    *out = c;
+    return ALIBI_OK;
+}
+
 /* ---- attention */
 
 /* The token itself, at distance 0, is drawn at 1/2. */

@@ -290,7 +290,8 @@ alibi_status report_experiment_html(struct text *out, const struct report_experi
     for (int i = 0; i < x->targets; i++)
         TRY_RETURN(html_targets(out, &v, &x->target[i], i));
     for (int i = 0; i < x->tasks; i++)
-        html_task(out, &v, &x->task[i], i == 0 || x->task[i].name != x->task[i - 1].name);
+        TRY_RETURN(
+            html_task(out, &v, &x->task[i], i == 0 || x->task[i].name != x->task[i - 1].name, i));
     for (int i = 0; i < x->attentions; i++)
         TRY_RETURN(html_attention(
             out, &v, &x->attention[i],

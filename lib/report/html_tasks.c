@@ -55,25 +55,41 @@ static void append_scores(struct text *out, const struct view *v, const struct r
 }
 
 /* One model: a row for each depth, the start of the window first. */
-static void append_depths(struct text *out, const struct view *v, const struct report_task *t,
-                          const struct report_task_model *m)
+static void append_map(struct text *out, const struct view *v, const struct report_task *t,
+                       const struct report_task_model *m)
 {
     text_append(out, "<figure class=\"of%d\">\n<figcaption>", m->method);
     html_swatch(out, v, m->method);
-    text_append(out, "<b>%s: %s by depth.</b></figcaption>\n<table class=\"data narrow\">\n",
+    text_append(out,
+                "<b>%s: %s by depth.</b></figcaption>\n<table class=\"map\">\n<thead><tr>"
+                "<th scope=\"col\">depth</th>",
                 escape(v->name[m->method]).text, escape(t->task).text);
-    append_head(out, t, "depth");
+    for (int i = 0; i < t->lengths->count; i++)
+        text_append(out, "<th scope=\"col\"%s>%s</th>",
+                    t->lengths->at[i] == t->near ? " class=\"trained\"" : "",
+                    show_tick((double)t->lengths->at[i], 0).text);
+    text_append(out, "</tr></thead>\n<tbody>\n");
     for (int64_t d = 0; d < t->depths; d++) {
         text_append(out, "<tr><th scope=\"row\">%.0f–%.0f%%</th>",
                     100 * (double)d / (double)t->depths, 100 * (double)(d + 1) / (double)t->depths);
         for (int i = 0; i < t->lengths->count; i++)
-            append_cell(out, m->at[i].unlearned > 0 ? NAN : m->at[i].depth[d],
-                        m->at[i].unlearned > 0 || isnan(m->at[i].depth[d])
-                            ? NO_VALUE
-                            : show_real(m->at[i].depth[d], 2).text);
+            if (m->at[i].unlearned > 0)
+                text_append(out, "<td class=\"unlearned\"></td>");
+            else
+                append_cell(out, m->at[i].depth[d], show_real(m->at[i].depth[d], 2).text);
         text_append(out, "</tr>\n");
     }
     text_append(out, "</tbody>\n</table>\n</figure>\n");
+}
+
+/* What the shades mean, and where there are none. */
+static void append_legend(struct text *out)
+{
+    text_append(out, "<p class=\"scale\">Score");
+    for (int i = 0; i <= 4; i++)
+        text_append(out, " <span><i class=\"score\" style=\"--score:%d%%\"></i>%s</span>", 25 * i,
+                    show_real(0.25 * i, 2).text);
+    text_append(out, " <span><i class=\"unlearned\"></i>not learned at L</span></p>\n");
 }
 
 /* The chain: losses beside the lowest that is possible. */
@@ -102,10 +118,32 @@ static void append_losses(struct text *out, const struct view *v, const struct r
     text_append(out, "</tbody>\n</table>\n</div>\n");
 }
 
-void html_task(struct text *out, const struct view *v, const struct report_task *t, bool first)
+static alibi_status append_chain(struct text *out, const struct view *v,
+                                 const struct report_task *t, int index)
+{
+    struct curves *curves = NULL;
+    char id[48];
+
+    text_append(out, "<div class=\"pair\">\n");
+    for (int above = 0; above < 2; above++) {
+        TRY_RETURN(curves_of_chain(&curves, v, t, above));
+        snprintf(id, sizeof id, "fig-chain-%d-%d", index, above);
+        html_figure(out, v, curves, id, 260,
+                    above ? "A model that uses its whole context stays near 0; one that sees only "
+                            "the last part of it rises. Bands are the range of the seeds."
+                          : "In the longest window; dashed: Bayes' loss, the lowest that is "
+                            "possible. Models that have not learned the chain at L are not drawn.");
+    }
+    text_append(out, "</div>\n");
+    append_losses(out, v, t);
+    return ALIBI_OK;
+}
+
+alibi_status html_task(struct text *out, const struct view *v, const struct report_task *t,
+                       bool first, int index)
 {
     if (t->models == 0)
-        return;
+        return ALIBI_OK;
     if (first)
         html_heading(out, t->name, "tasks that only far context can solve", t->about);
     text_append(out, "<h3>%s</h3>\n<p class=\"note\">", escape(t->task).text);
@@ -113,13 +151,18 @@ void html_task(struct text *out, const struct view *v, const struct report_task 
     text_append(out, "; %lld windows of each length for each seed.</p>\n", (long long)t->cases);
     append_scores(out, v, t);
     if (t->chain)
-        append_losses(out, v, t);
+        TRY_RETURN(append_chain(out, v, t, index));
     if (!t->has_depth)
-        return;
+        return ALIBI_OK;
     text_append(out,
-                "<p class=\"note\">By depth: where in the window the answer is, from its start, "
-                "which is farthest, to its end.</p>\n<div class=\"small\">\n");
+                "<p class=\"note\">By length and depth: where in the window the answer is, from "
+                "its start, which is farthest, to its end. A column has %lld windows for each "
+                "seed.</p>\n",
+                (long long)t->cases);
+    append_legend(out);
+    text_append(out, "<div class=\"small\">\n");
     for (int m = 0; m < t->models; m++)
-        append_depths(out, v, t, &t->model[m]);
+        append_map(out, v, t, &t->model[m]);
     text_append(out, "</div>\n");
+    return ALIBI_OK;
 }

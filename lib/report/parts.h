@@ -300,6 +300,11 @@ alibi_status curves_of_targets(struct curves **out, const struct view *v,
 alibi_status curves_of_uses(struct curves **out, const struct view *v,
                             const struct report_targets *t, bool content);
 
+/* The chain: the loss of every model that knows it by position, with Bayes' as a reference; or how
+ * much it is above Bayes', with the range of the seeds. */
+alibi_status curves_of_chain(struct curves **out, const struct view *v, const struct report_task *t,
+                             bool above);
+
 /* The share of attention by distance, mean over layers, heads and seeds, and the uniform one. */
 alibi_status curves_of_attention(struct curves **out, const struct view *v,
                                  const struct report_attention *a);
@@ -406,7 +411,8 @@ alibi_status html_attention(struct text *out, const struct view *v,
                             const struct report_attention *a, bool first, int index);
 
 /* One task; first: the heading of its evaluation comes before it (html_tasks.c). */
-void html_task(struct text *out, const struct view *v, const struct report_task *t, bool first);
+alibi_status html_task(struct text *out, const struct view *v, const struct report_task *t,
+                       bool first, int index);
 
 void html_swatch(struct text *out, const struct view *v, int method); /* its marker */
 void html_name(struct text *out, const struct view *v, int method);   /* after its marker */

@@ -196,7 +196,14 @@ struct report_task_model {
     int method;
     int seeds; /* that were tested */
     struct report_score at[ALIBI_LIST_MAX];
-    const struct alibi_task_cell *longest; /* of the chain, the first seed; NULL: none */
+    /* Of the chain, at the longest length that has a value: the loss by position and Bayes', means
+     * of the seeds; and the range of the difference, since every seed has other windows. */
+    int64_t length;
+    int bins;
+    struct report_position {
+        int64_t first, last;
+        double nll, bayes, low, high;
+    } position[ALIBI_POSITION_BINS];
 };
 
 struct report_task {

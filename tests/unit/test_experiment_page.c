@@ -370,6 +370,88 @@ static void a_ceiling_is_dashed_and_shares_are_of_it(void **state)
     free_sample(s);
 }
 
+/* The first model has 0.1 nats above Bayes' loss in the last bin, the second has not learned it. */
+static void the_chain_is_drawn_against_bayes(void **state)
+{
+    struct sample *s = new_sample();
+    struct alibi_int_list lengths = { 2, { 128, 1024 } };
+    static struct report_task_model models[2];
+    struct report_task task = { .name = "tasks",
+                                .about = "",
+                                .task = "markov",
+                                .summary = "",
+                                .chain = true,
+                                .near = 128,
+                                .lengths = &lengths,
+                                .models = 2,
+                                .model = models };
+    struct text page;
+    const char *figure;
+
+    (void)state;
+    for (int m = 0; m < 2; m++) {
+        models[m] =
+            (struct report_task_model){ .method = m, .seeds = 2, .length = 1024, .bins = 3 };
+        for (int b = 0; b < 3; b++)
+            models[m].position[b] = (struct report_position){ .first = b == 0 ? 0 : 8 << b,
+                                                              .last = 8 << b,
+                                                              .nll = 1.5 - 0.2 * b + (b == 2) * 0.1,
+                                                              .bayes = 1.5 - 0.2 * b,
+                                                              .low = -0.05,
+                                                              .high = 0.25 };
+        for (int i = 0; i < 2; i++)
+            models[m].at[i] = (struct report_score){ .score = 0.99, .seeds = 2 };
+    }
+    models[1].at[1] = (struct report_score){ .score = NAN, .unlearned = 2 };
+    s->x.tasks = 1;
+    s->x.task = &task;
+    page = page_of(s);
+    figure = strstr(page.data, "id=\"fig-chain-0-0-title\">Loss by position</title>");
+    assert_non_null(figure);
+    assert_contains(figure, "data-name=\"Bayes\"");
+    assert_contains(figure, "alibi: 1.5000 at 3, 1.2000 at 33. sinusoidal: no values.");
+    figure = strstr(page.data, "id=\"fig-chain-0-1-title\">Loss above");
+    assert_non_null(figure);
+    assert_contains(figure, ",33,0.1000,(-0.0500 to 0.2500)\"");
+    text_free(&page);
+    free_sample(s);
+}
+
+/* A column of what was not learned at L has no score. */
+static void needles_are_a_map_by_length_and_depth(void **state)
+{
+    struct sample *s = new_sample();
+    struct alibi_int_list lengths = { 2, { 128, 1024 } };
+    struct report_task_model model = {
+        .method = 0,
+        .seeds = 1,
+        .at = { { .score = 0.5, .seeds = 1, .depth = { 0.25, 0.75 } },
+                { .score = NAN, .unlearned = 1, .depth = { NAN, NAN } } }
+    };
+    struct report_task task = { .name = "tasks",
+                                .about = "",
+                                .task = "passkey",
+                                .summary = "",
+                                .has_depth = true,
+                                .near = 128,
+                                .cases = 40,
+                                .depths = 2,
+                                .lengths = &lengths,
+                                .models = 1,
+                                .model = &model };
+    struct text page;
+
+    (void)state;
+    s->x.tasks = 1;
+    s->x.task = &task;
+    page = page_of(s);
+    assert_contains(page.data, "<tr><th scope=\"row\">50–100%</th><td class=\"score\" "
+                               "style=\"--score:75%\">0.75</td><td class=\"unlearned\"></td>");
+    assert_contains(page.data, "A column has 40 windows");
+    text_free(&page);
+    free_sample(s);
+}
+
 static void attention_is_a_map_of_heads_and_a_mean(void **state)
 {
     struct sample *s = new_sample();
@@ -453,6 +535,8 @@ int main(void)
         cmocka_unit_test(targets_show_losses_and_what_far_text_is_worth),
         cmocka_unit_test(the_first_table_has_the_verdicts_and_their_rules),
         cmocka_unit_test(a_ceiling_is_dashed_and_shares_are_of_it),
+        cmocka_unit_test(the_chain_is_drawn_against_bayes),
+        cmocka_unit_test(needles_are_a_map_by_length_and_depth),
         cmocka_unit_test(attention_is_a_map_of_heads_and_a_mean),
         cmocka_unit_test(costs_are_drawn_where_they_say_something),
         cmocka_unit_test(a_failure_leaks_nothing),
