@@ -264,6 +264,7 @@ alibi_status cmd_compare(int argc, char **argv);
 alibi_status cmd_reproduce(int argc, char **argv);
 alibi_status cmd_train(int argc, char **argv);
 alibi_status cmd_export(int argc, char **argv);
+alibi_status cmd_import(int argc, char **argv);
 alibi_status cmd_eval(int argc, char **argv);
 alibi_status cmd_probe(int argc, char **argv);
 alibi_status cmd_report(int argc, char **argv);

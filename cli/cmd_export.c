@@ -1,9 +1,11 @@
-/* cmd_export.c - a model's weights without its training */
+/* cmd_export.c - a model's weights without its training, for this program or for another */
 #include "cli.h"
 
 struct job {
     char *out;
-    int weights; /* 0: fp32, 1: bf16, 2: fp16 */
+    int format;  /* 0: ours, else enum alibi_foreign + 1 */
+    int weights; /* enum alibi_precision */
+    double shard;
     bool json;
 };
 
@@ -12,8 +14,12 @@ struct job {
 static const struct alibi_option options[] = {
     { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, NULL, "DIR",
       "folder to write; it must be empty or not exist" },
-    { "weights", ALIBI_OPTION_CHOICE, AT(weights), 0, 0, "fp32|bf16|fp16", "fp32", "NAME",
-      "type of the weights in the file" },
+    { "format", ALIBI_OPTION_CHOICE, AT(format), 0, 0, "alibi|hf", "alibi", "NAME",
+      "for this program, or a folder for Hugging Face's transformers" },
+    { "weights", ALIBI_OPTION_CHOICE, AT(weights), 0, 0, "auto|fp32|bf16|fp16", "auto", "NAME",
+      "type of the weights in the file; auto: fp32, and for other programs as they are" },
+    { "shard-size", ALIBI_OPTION_REAL, AT(shard), 1e-6, 1e6, NULL, "5", "GB",
+      "hf: the most of a file of weights, in units of 1e9 bytes; more makes several files" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
 };
 
@@ -34,18 +40,52 @@ static void print_result(const struct job *job, const char *from, int precision,
     cli_json_close('}');
 }
 
+static alibi_status export_foreign(const struct job *job, const char *from)
+{
+    const struct alibi_export how = { .format = job->format - 1,
+                                      .weights = job->weights,
+                                      .shard_bytes = (int64_t)(job->shard * 1e9) };
+    struct alibi_exchanged result;
+    char count[CLI_SHORT];
+    alibi_status status = alibi_export(from, &how, job->out, &result, cli_call());
+
+    if (status != ALIBI_OK)
+        return status;
+    if (job->json) {
+        cli_json_open(NULL, '{');
+        cli_json_text("model", from);
+        cli_json_text("out", job->out);
+        cli_json_text("family", result.family);
+        cli_json_int("parameters", result.parameters);
+        cli_json_real("embedding_scale", result.embedding_scale);
+        cli_json_flag("tokenizer", result.tokenizer);
+        cli_json_close('}');
+        return ALIBI_OK;
+    }
+    printf("%s parameters as a model of family '%s' in '%s'\n",
+           cli_short_count(count, (double)result.parameters), result.family, job->out);
+    if (result.embedding_scale != 1)
+        printf("its embedding is multiplied by %g there, and what follows corrects for it\n",
+               result.embedding_scale);
+    if (!result.tokenizer)
+        printf("without a tokenizer: the form of this one is not known there\n");
+    return ALIBI_OK;
+}
+
 static alibi_status run(const struct cli_line *line, void *user)
 {
     const struct job *job = user;
     const char *from = line->operands[0];
     const struct alibi_compute cpu = { .device = ALIBI_DEVICE_CPU };
-    int precision = ALIBI_FP32 + job->weights;
+    int precision = job->weights == ALIBI_PRECISION_AUTO ? ALIBI_FP32 : job->weights;
     alibi_device *device = NULL;
     alibi_model *model = NULL;
     alibi_status status;
 
     if (!job->out)
         return cli_fail(ALIBI_USAGE, "no output; give --out DIR");
+    if (job->format > 0)
+        return export_foreign(job, from);
     status = alibi_device_open(&device, &cpu, cli_call());
     if (status == ALIBI_OK)
         status = alibi_model_open(&model, device, from, cli_call());
@@ -68,7 +108,9 @@ alibi_status cmd_export(int argc, char **argv)
         .about =
             "Writes the weights of a model, with its configuration and tokenizer, into a folder of "
             "their own: without the optimizer that a run stores with them, and in fewer bits with "
-            "--weights. eval, generate, inspect and train --init accept the folder as a model.",
+            "--weights. eval, generate, inspect and train --init accept the folder as a model. With "
+            "--format hf it writes a folder that Hugging Face's transformers loads, as a model of "
+            "the family that computes the same function.",
         .groups = groups,
         .count = CLI_COUNT(groups),
         .min_operands = 1,

@@ -305,8 +305,9 @@ ALIBI_API alibi_status alibi_tokenizer_open(alibi_tokenizer **out, const char *p
 ALIBI_API alibi_status alibi_tokenizer_write(const alibi_tokenizer *t,
                                              const char *path); /* as tokenizer.json */
 ALIBI_API void alibi_tokenizer_free(alibi_tokenizer *t);
-ALIBI_API const char *alibi_tokenizer_type(const alibi_tokenizer *t); /* "bytes", "bpe", "words" */
-ALIBI_API int64_t alibi_tokenizer_vocab(const alibi_tokenizer *t);    /* ids are 0..vocab-1 */
+/* "bytes", "bpe", "words", or "ids": numbers, for a model whose own tokenizer is not known. */
+ALIBI_API const char *alibi_tokenizer_type(const alibi_tokenizer *t);
+ALIBI_API int64_t alibi_tokenizer_vocab(const alibi_tokenizer *t); /* ids are 0..vocab-1 */
 /* The id after each document; -1: there is none. */
 ALIBI_API int32_t alibi_tokenizer_end(const alibi_tokenizer *t);
 
@@ -617,6 +618,38 @@ ALIBI_API void alibi_model_free(alibi_model *model);
  * it; training cannot resume from it. ALIBI_NUMERIC names a tensor that fp16 cannot hold. */
 ALIBI_API alibi_status alibi_model_save(const alibi_model *model, const char *dir, int precision,
                                         const struct alibi_call *call);
+
+/* Models of other programs (docs/exchange.md). Weights pass from file to file, so memory is bounded
+ * by the largest tensor. */
+enum alibi_foreign { ALIBI_HUGGING_FACE };
+
+struct alibi_exchanged {
+    char family[ALIBI_NAME_MAX]; /* "bloom" */
+    int64_t parameters;
+    double embedding_scale; /* of an export: what its embedding was multiplied by, and the last norm
+                               divided by where the output layer shares it; 1: nothing changed */
+    bool tokenizer; /* false: none that both sides can read; text of an import is then token ids */
+};
+
+/* Reads a folder as transformers writes it (config.json, safetensors, tokenizer.json), and makes
+ * `dir`, which must be empty or not exist, a checkpoint of its weights, each in the type that it
+ * has there. ALIBI_BAD_INPUT names what the model or its files have that is not known here; a
+ * tokenizer that cannot be read is a warning. */
+ALIBI_API alibi_status alibi_import(const char *source, const char *dir,
+                                    struct alibi_exchanged *result, const struct alibi_call *call);
+
+struct alibi_export {
+    int format;          /* enum alibi_foreign */
+    int weights;         /* enum alibi_precision; auto: each tensor as it is */
+    int64_t shard_bytes; /* a larger file of weights is divided; 0: 5e9 */
+};
+
+/* Writes the model of a checkpoint or a run as one of the family that computes the same function.
+ * ALIBI_BAD_INPUT says how the closest family differs if there is none. */
+ALIBI_API alibi_status alibi_export(const char *model, const struct alibi_export *how,
+                                    const char *out, struct alibi_exchanged *result,
+                                    const struct alibi_call *call);
+
 /* The configuration of a model, without opening it. */
 ALIBI_API alibi_status alibi_model_read_config(struct alibi_config *config, const char *path,
                                                const struct alibi_call *call);
@@ -1151,7 +1184,7 @@ struct alibi_compare_result {
     struct alibi_training training;
     struct alibi_compare compare; /* as asked, with ascending lengths and at least one seed */
     struct alibi_corpus_info text;
-    char tokenizer[ALIBI_NAME_MAX]; /* its type: "bytes", "bpe", "words" */
+    char tokenizer[ALIBI_NAME_MAX]; /* its type: "bytes", "bpe", "words", "ids" */
     bool own_valid;                 /* the validation split is a text of its own */
     struct alibi_builtin builtin;   /* which built-in text it is; bytes == 0: files */
     double unigram_nll; /* of token frequencies on the scored tokens (alibi_corpus_unigram); 0: not

@@ -114,6 +114,8 @@ alibi_status file_create(struct file **out, const char *path); /* truncates */
 alibi_status file_open_append(struct file **out, const char *path);
 /* *got is less than `bytes` only at the end of the file. */
 alibi_status file_read(struct file *f, void *buffer, size_t bytes, size_t *got);
+/* All of `bytes` bytes from byte `at` of a regular file; fewer are ALIBI_IO. */
+alibi_status file_read_at(struct file *f, void *buffer, size_t bytes, int64_t at);
 alibi_status file_write(struct file *f, const void *buffer, size_t bytes);
 alibi_status file_write_over(struct file *f, const void *buffer, size_t bytes); /* at its start */
 alibi_status file_sync(struct file *f);

@@ -216,6 +216,22 @@ alibi_status file_read(struct file *f, void *buffer, size_t bytes, size_t *got)
     return ALIBI_OK;
 }
 
+alibi_status file_read_at(struct file *f, void *buffer, size_t bytes, int64_t at)
+{
+    size_t done = 0;
+
+    while (done < bytes) {
+        ssize_t n = os_pread(f->fd, (char *)buffer + done, bytes - done, (off_t)at + (off_t)done);
+        if (n < 0)
+            return path_fail("read", f->path);
+        if (n == 0)
+            return fail(ALIBI_IO, "cannot read '%s': it ended at %lld while it was read", f->path,
+                        (long long)at + (long long)done);
+        done += (size_t)n;
+    }
+    return ALIBI_OK;
+}
+
 alibi_status file_write(struct file *f, const void *buffer, size_t bytes)
 {
     size_t done = 0;

@@ -39,6 +39,7 @@ bool os_allowed(int reason);
 /* Close-on-exec; new files are 0666 less the umask. */
 #define os_open(path, flags) ((int)OS_CALL(EIO, open((path), (flags) | O_CLOEXEC, 0666)))
 #define os_read(fd, buffer, bytes) OS_CALL(EIO, read((fd), (buffer), (bytes)))
+#define os_pread(fd, buffer, bytes, at) OS_CALL(EIO, pread((fd), (buffer), (bytes), (at)))
 #define os_write(fd, buffer, bytes) OS_CALL(ENOSPC, write((fd), (buffer), (bytes)))
 #define os_pwrite(fd, buffer, bytes, at) OS_CALL(ENOSPC, pwrite((fd), (buffer), (bytes), (at)))
 #define os_poll(polled, milliseconds) OS_CALL(EIO, poll((polled), 1, (milliseconds)))

@@ -42,6 +42,32 @@ struct train_state {
     struct train_validation validation;
 };
 
+/* ---- tensors that are not in memory */
+
+/* Tensors somewhere, in files or made of those of another source, that are read some rows at a time
+ * as fp32. A matrix has shape[0] rows, a vector as many rows of one number. begin and end of the
+ * tensors belong to the source. */
+struct tensor_source {
+    struct safetensor *tensors;
+    int count;
+    const char *types; /* which it can read, for messages: "F32, BF16 and F16" */
+    alibi_status (*read)(struct tensor_source *s, int tensor, int64_t row, int64_t rows,
+                         float *values);
+    void (*free)(struct tensor_source *s);
+};
+
+void tensor_source_free(struct tensor_source *s); /* NULL is fine */
+int tensor_source_find(const struct tensor_source *s, const char *name, int guess); /* -1: none */
+/* Numbers in a row of a tensor. */
+int64_t tensor_source_columns(const struct safetensor *t);
+
+/* Numbers as the bytes of a file, in the types F32, BF16 and F16 (tensors.c). ALIBI_NUMERIC names
+ * the tensor that has a number beyond the range of its type, or one that is not finite. */
+alibi_status weights_pack(void *bytes, const float *values, int64_t count, const char *type,
+                          const char *tensor);
+void weights_unpack(float *values, const void *bytes, int64_t count, const char *type);
+bool weights_have_type(const char *type);
+
 /* ---- saving (save.c) */
 
 struct checkpoint {
@@ -70,6 +96,12 @@ alibi_status checkpoint_check_space(const char *run, const struct checkpoint *c,
 alibi_status checkpoint_save_weights(const char *dir, const struct model *m,
                                      const alibi_tokenizer *t, enum alibi_precision precision,
                                      const struct alibi_call *call);
+
+/* The same for a model that is not in memory: `outline` has its configuration, and `weights` its
+ * tensors by name, each of which is written in the type that it has there. */
+alibi_status checkpoint_write_weights(const char *dir, const struct model *outline,
+                                      const alibi_tokenizer *t, struct tensor_source *weights,
+                                      const struct alibi_call *call);
 
 /* Removes the step folders that unfinished saves left. The caller holds the lock of the run's
  * folder. */
@@ -107,6 +139,9 @@ alibi_status checkpoint_read_state(const char *path, struct train_state *state,
                                    struct alibi_training *training);
 
 /* ---- models from checkpoints (open.c, with the public interface) */
+
+/* As checkpoint_find(), but none is a failure; RUN/best is the best checkpoint of a run. */
+alibi_status checkpoint_find_model(char **path, const char *from, const struct alibi_call *call);
 
 /* Sets the weights of a model that was initialised to those of the model in `from`, a checkpoint or
  * a run. ALIBI_BAD_INPUT names the tensor whose shape differs, or says that the tokenizer is not

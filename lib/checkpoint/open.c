@@ -108,9 +108,8 @@ static alibi_status find_plain(char **path, const char *from, const struct alibi
     return *path ? ALIBI_OK : fail_without_checkpoint(from);
 }
 
-/* As checkpoint_find, but none is a failure. A shell completes the name of a folder with a slash,
- * which means nothing. */
-static alibi_status find_model(char **path, const char *from, const struct alibi_call *call)
+/* A shell completes the name of a folder with a slash, which means nothing. */
+alibi_status checkpoint_find_model(char **path, const char *from, const struct alibi_call *call)
 {
     alibi_status status;
     char *plain = NULL;
@@ -198,7 +197,7 @@ alibi_status alibi_model_open_as(alibi_model **out, alibi_device *device, const 
     struct alibi_config config;
 
     TRY(NEW_ZERO_ARRAY(&m, 1, "a model"));
-    TRY(find_model(&m->path, path, call));
+    TRY(checkpoint_find_model(&m->path, path, call));
     TRY(checkpoint_read_config(m->path, &config, &m->tokenizer));
     if (position)
         TRY(replace_position(&config, position, path, device, call));
@@ -237,7 +236,7 @@ alibi_status alibi_model_read_config(struct alibi_config *config, const char *pa
     char *found = NULL;
     alibi_tokenizer *tokenizer = NULL;
 
-    TRY(find_model(&found, path, call));
+    TRY(checkpoint_find_model(&found, path, call));
     TRY(checkpoint_read_config(found, config, &tokenizer));
 out:
     alibi_tokenizer_free(tokenizer);
@@ -360,7 +359,7 @@ alibi_status checkpoint_init_weights(const char *from, struct model *m, const al
     struct alibi_config config;
     alibi_tokenizer *there = NULL;
 
-    TRY(find_model(&path, from, call));
+    TRY(checkpoint_find_model(&path, from, call));
     TRY(checkpoint_read_config(path, &config, &there));
     if (tokenizer_checksum(there) != tokenizer_checksum(t)) {
         status = fail(ALIBI_BAD_INPUT,

@@ -47,7 +47,8 @@ void part_abandon(struct part_writer *w); /* after a failure; no-op once finishe
 struct tensor_file {
     struct device *device;
     struct safetensor *entries;
-    struct tensor *views; /* contiguous, rank 1 */
+    struct tensor *views;         /* contiguous, rank 1 */
+    struct tensor_source *source; /* in place of device and views; NULL: none */
     struct text header;
     int64_t bytes; /* of the whole file */
     int count;
@@ -55,6 +56,9 @@ struct tensor_file {
 
 /* The model's weights, in a file as `type`: "F32", "BF16" or "F16". */
 alibi_status tensor_file_of_model(struct tensor_file *f, const struct model *m, const char *type);
+/* The weights of a source, which has those of the outline and no others. */
+alibi_status tensor_file_of_source(struct tensor_file *f, const struct model *outline,
+                                   struct tensor_source *source);
 /* The moments of each weight, first.NAME and second.NAME, for each buffer that is not NULL. */
 alibi_status tensor_file_of_moments(struct tensor_file *f, const struct model *m, void *first,
                                     void *second);

@@ -34,6 +34,18 @@ static void contents_fini(struct contents *c)
         tensor_file_fini(&c->tensors[i]);
 }
 
+/* Configuration and tokenizer: the last of the contents, after which their size is known. */
+static alibi_status contents_describe(struct contents *c, const struct alibi_config *config,
+                                      const alibi_tokenizer *t)
+{
+    TRY_RETURN(config_write_json(config, &c->texts[PART_CONFIG]));
+    TRY_RETURN(tokenizer_format(t, &c->texts[PART_TOKENIZER]));
+    c->bytes = c->tensors[PART_MODEL].bytes + c->tensors[PART_OPTIMIZER].bytes;
+    for (int i = 0; i < PARTS; i++)
+        c->bytes += (int64_t)c->texts[i].length;
+    return ALIBI_OK;
+}
+
 /* The weights as `type`. A value that is not finite must not become a checkpoint. */
 static alibi_status contents_init(struct contents *out, const struct checkpoint *c,
                                   const char *type)
@@ -45,16 +57,11 @@ static alibi_status contents_init(struct contents *out, const struct checkpoint 
     TRY_RETURN(model_check_finite(m, c->first, "the optimizer's first moment of", NULL));
     TRY_RETURN(model_check_finite(m, c->second, "the optimizer's second moment of", NULL));
     TRY_RETURN(tensor_file_of_model(&out->tensors[PART_MODEL], m, type));
-    TRY_RETURN(config_write_json(&m->config, &out->texts[PART_CONFIG]));
-    TRY_RETURN(tokenizer_format(c->tokenizer, &out->texts[PART_TOKENIZER]));
     if (out->training) {
         TRY_RETURN(tensor_file_of_moments(&out->tensors[PART_OPTIMIZER], m, c->first, c->second));
         TRY_RETURN(state_write_json(&c->state, c->training, &out->texts[PART_STATE]));
     }
-    out->bytes = out->tensors[PART_MODEL].bytes + out->tensors[PART_OPTIMIZER].bytes;
-    for (int i = 0; i < PARTS; i++)
-        out->bytes += (int64_t)out->texts[i].length;
-    return ALIBI_OK;
+    return contents_describe(out, &m->config, c->tokenizer);
 }
 
 /* ---- one attempt at a folder */
@@ -293,6 +300,21 @@ static alibi_status check_empty(const char *folder)
     return ALIBI_OK;
 }
 
+static alibi_status write_into_empty(const char *dir, const struct contents *c,
+                                     const struct alibi_call *call)
+{
+    alibi_status status;
+    char *parent = NULL;
+
+    TRY(path_folder(&parent, dir));
+    TRY(folder_create(dir));
+    TRY(check_empty(dir));
+    TRY(write_twice_at_most(parent, dir, c, call));
+out:
+    mem_free(parent);
+    return status;
+}
+
 alibi_status checkpoint_save_weights(const char *dir, const struct model *m,
                                      const alibi_tokenizer *t, enum alibi_precision precision,
                                      const struct alibi_call *call)
@@ -303,16 +325,26 @@ alibi_status checkpoint_save_weights(const char *dir, const struct model *m,
     alibi_status status;
     const struct checkpoint c = { .model = m, .tokenizer = t };
     struct contents contents = { 0 };
-    char *parent = NULL;
 
     TRY(contents_init(&contents, &c, types[precision]));
-    TRY(path_folder(&parent, dir));
-    TRY(folder_create(dir));
-    TRY(check_empty(dir));
-    TRY(write_twice_at_most(parent, dir, &contents, call));
+    TRY(write_into_empty(dir, &contents, call));
 out:
     contents_fini(&contents);
-    mem_free(parent);
+    return status;
+}
+
+alibi_status checkpoint_write_weights(const char *dir, const struct model *outline,
+                                      const alibi_tokenizer *t, struct tensor_source *weights,
+                                      const struct alibi_call *call)
+{
+    alibi_status status;
+    struct contents c = { 0 };
+
+    TRY(tensor_file_of_source(&c.tensors[PART_MODEL], outline, weights));
+    TRY(contents_describe(&c, &outline->config, t));
+    TRY(write_into_empty(dir, &c, call));
+out:
+    contents_fini(&c);
     return status;
 }
 

@@ -11,192 +11,7 @@
 
 enum { BLOCK = 1 << 18 }; /* elements; large enough to hide the latency of a transfer from a GPU */
 
-/* ---- the list of tensors */
-
-/* One entry per parameter for each buffer that is not NULL, named prefix + parameter. */
-static alibi_status list_tensors(struct tensor_file *f, const struct model *m, const char *type,
-                                 const char *const prefixes[], void *const buffers[], int buffers_n)
-{
-    alibi_status status;
-    struct tensor_file made = { .device = m->device };
-    struct text name = { 0 };
-
-    TRY(NEW_ZERO_ARRAY(&made.entries, (int64_t)buffers_n * m->count, "a list of tensors"));
-    TRY(NEW_ARRAY(&made.views, (int64_t)buffers_n * m->count, "a list of tensors"));
-    for (int b = 0; b < buffers_n; b++)
-        for (int i = 0; buffers[b] && i < m->count; i++) {
-            const struct parameter *p = &m->parameters[i];
-            struct safetensor *e = &made.entries[made.count];
-            text_append(&name, "%s%s", prefixes[b], p->name);
-            TRY(text_status(&name));
-            *e = (struct safetensor){ .name = name.data,
-                                      .rank = p->rank,
-                                      .shape = { p->shape[0], p->shape[1] } };
-            snprintf(e->type, sizeof e->type, "%s", type);
-            name = (struct text){ 0 };
-            made.views[made.count++] = parameter_slice(m, p, buffers[b]);
-        }
-    TRY(safetensors_header(&made.header, made.entries, made.count));
-    made.bytes = made.entries[made.count - 1].end;
-    *f = made;
-    made = (struct tensor_file){ 0 };
-out:
-    text_free(&name);
-    tensor_file_fini(&made);
-    return status;
-}
-
-alibi_status tensor_file_of_model(struct tensor_file *f, const struct model *m, const char *type)
-{
-    return list_tensors(f, m, type, (const char *const[]){ "" }, (void *const[]){ m->values }, 1);
-}
-
-alibi_status tensor_file_of_moments(struct tensor_file *f, const struct model *m, void *first,
-                                    void *second)
-{
-    return list_tensors(f, m, "F32", (const char *const[]){ "first.", "second." },
-                        (void *const[]){ first, second }, 2);
-}
-
-void tensor_file_fini(struct tensor_file *f)
-{
-    for (int i = 0; i < f->count; i++)
-        mem_free(f->entries[i].name);
-    mem_free(f->entries);
-    mem_free(f->views);
-    text_free(&f->header);
-    *f = (struct tensor_file){ 0 };
-}
-
-/* ---- a block of elements, as in memory and as in a file */
-
-struct transfer {
-    float *values;    /* [BLOCK] */
-    uint16_t *halves; /* [BLOCK], after them */
-};
-
-static alibi_status transfer_new(struct transfer *b)
-{
-    TRY_RETURN(NEW_ARRAY(&b->values, BLOCK + BLOCK / 2, "a block of weights"));
-    b->halves = (uint16_t *)(void *)(b->values + BLOCK);
-    return ALIBI_OK;
-}
-
-/* The bytes of the first `count` values as `type`. */
-static const void *encode(struct transfer *b, const char *type, int64_t count)
-{
-    if (strcmp(type, "F32") == 0)
-        return b->values;
-    if (strcmp(type, "BF16") == 0)
-        for (int64_t i = 0; i < count; i++)
-            b->halves[i] = bf16_from_float(b->values[i]);
-    else
-        for (int64_t i = 0; i < count; i++)
-            b->halves[i] = fp16_from_float(b->values[i]);
-    return b->halves;
-}
-
-/* Where to read bytes of `type` into. decode() then turns them into values. */
-static void *bytes_of(struct transfer *b, const char *type)
-{
-    return strcmp(type, "F32") == 0 ? (void *)b->values : (void *)b->halves;
-}
-
-static void decode(struct transfer *b, const char *type, int64_t count)
-{
-    if (strcmp(type, "BF16") == 0)
-        for (int64_t i = 0; i < count; i++)
-            b->values[i] = bf16_to_float(b->halves[i]);
-    else if (strcmp(type, "F16") == 0)
-        for (int64_t i = 0; i < count; i++)
-            b->values[i] = fp16_to_float(b->halves[i]);
-}
-
-/* The elements of a tensor from `from` on, at most a block of them. */
-static struct tensor block_of(struct tensor t, int64_t from)
-{
-    int64_t left = tensor_count(t) - from;
-
-    return tensor_1(tensor_at(t, from), t.type, left < BLOCK ? left : BLOCK);
-}
-
-/* ---- writing */
-
-/* A finite value must stay finite in the narrower type. */
-static alibi_status check_range(struct transfer *b, const struct safetensor *e, int64_t count)
-{
-    if (strcmp(e->type, "F32") == 0)
-        return ALIBI_OK;
-    for (int64_t i = 0; i < count; i++) {
-        float value = b->values[i];
-        uint16_t infinity = strcmp(e->type, "F16") == 0 ? 0x7c00 : 0x7f80;
-        if ((b->halves[i] & infinity) == infinity)
-            return fail(ALIBI_NUMERIC,
-                        "cannot write tensor '%s' as %s: %g is beyond its range; use fp32%s",
-                        e->name, e->type, (double)value, infinity == 0x7c00 ? " or bf16" : "");
-    }
-    return ALIBI_OK;
-}
-
-/* Between the device and `values`, one block at a time, so that passes of other threads on the same
- * device can run between two blocks. */
-static alibi_status download(const struct tensor_file *f, float *values, struct tensor block)
-{
-    alibi_status status;
-
-    device_lock(f->device);
-    status = f->device->ops->download(f->device, values, block);
-    device_unlock(f->device);
-    return status;
-}
-
-static alibi_status upload(const struct tensor_file *f, struct tensor block, const float *values)
-{
-    alibi_status status;
-
-    device_lock(f->device);
-    status = f->device->ops->upload(f->device, block, values);
-    device_unlock(f->device);
-    return status;
-}
-
-static alibi_status write_tensor(struct part_writer *w, const struct tensor_file *f, int i,
-                                 struct transfer *b)
-{
-    const struct safetensor *e = &f->entries[i];
-
-    for (int64_t from = 0; from < tensor_count(f->views[i]); from += BLOCK) {
-        struct tensor some = block_of(f->views[i], from);
-        int64_t count = tensor_count(some);
-        const void *bytes;
-        TRY_RETURN(download(f, b->values, some));
-        bytes = encode(b, e->type, count);
-        TRY_RETURN(check_range(b, e, count));
-        TRY_RETURN(part_put(w, bytes, (size_t)count * safetensor_type_bytes(e->type)));
-    }
-    return ALIBI_OK;
-}
-
-alibi_status tensor_file_write(const struct tensor_file *f, const char *folder, const char *name,
-                               struct part *part)
-{
-    alibi_status status;
-    struct part_writer w = { 0 };
-    struct transfer b = { 0 };
-
-    TRY(transfer_new(&b));
-    TRY(part_open(&w, folder, name));
-    TRY(part_put(&w, f->header.data, f->header.length));
-    for (int i = 0; i < f->count; i++)
-        TRY(write_tensor(&w, f, i, &b));
-    TRY(part_finish(&w, part));
-out:
-    part_abandon(&w);
-    mem_free(b.values);
-    return status;
-}
-
-/* ---- reading: matching the tensors of the file with those of the list */
+/* ---- entries */
 
 /* The index of a tensor in the list, -1 if it is not there. `guess` is where it is most likely. */
 static int find(const struct safetensor *list, int count, const char *name, int guess)
@@ -225,8 +40,7 @@ static alibi_status check_tensor(const struct safetensor *found, const struct sa
 {
     char there[64], here[64];
 
-    if (strcmp(found->type, "F32") != 0 && strcmp(found->type, "BF16") != 0 &&
-        strcmp(found->type, "F16") != 0)
+    if (!weights_have_type(found->type))
         return fail(ALIBI_BAD_INPUT,
                     "'%s': tensor '%s' has type %s; weights are read from F32, BF16 and F16", path,
                     found->name, found->type);
@@ -238,6 +52,292 @@ static alibi_status check_tensor(const struct safetensor *found, const struct sa
     return fail(ALIBI_BAD_INPUT, "'%s': tensor '%s' has shape %s; the configuration needs %s", path,
                 found->name, there, here);
 }
+
+/* ---- the list of tensors */
+
+static alibi_status add_entry(struct tensor_file *f, const char *prefix, const struct parameter *p,
+                              const char *type)
+{
+    struct safetensor *e = &f->entries[f->count];
+    struct text name = { 0 };
+
+    text_append(&name, "%s%s", prefix, p->name);
+    TRY_RETURN(text_status(&name));
+    *e = (struct safetensor){ .name = name.data,
+                              .rank = p->rank,
+                              .shape = { p->shape[0], p->shape[1] } };
+    snprintf(e->type, sizeof e->type, "%s", type);
+    f->count++;
+    return ALIBI_OK;
+}
+
+/* *made becomes *f, with its header. */
+static alibi_status finish_list(struct tensor_file *f, struct tensor_file *made)
+{
+    TRY_RETURN(safetensors_header(&made->header, made->entries, made->count));
+    made->bytes = made->entries[made->count - 1].end;
+    *f = *made;
+    *made = (struct tensor_file){ 0 };
+    return ALIBI_OK;
+}
+
+/* One entry per parameter for each buffer that is not NULL, named prefix + parameter. */
+static alibi_status list_tensors(struct tensor_file *f, const struct model *m, const char *type,
+                                 const char *const prefixes[], void *const buffers[], int buffers_n)
+{
+    alibi_status status;
+    struct tensor_file made = { .device = m->device };
+
+    TRY(NEW_ZERO_ARRAY(&made.entries, (int64_t)buffers_n * m->count, "a list of tensors"));
+    TRY(NEW_ARRAY(&made.views, (int64_t)buffers_n * m->count, "a list of tensors"));
+    for (int b = 0; b < buffers_n; b++)
+        for (int i = 0; buffers[b] && i < m->count; i++) {
+            made.views[made.count] = parameter_slice(m, &m->parameters[i], buffers[b]);
+            TRY(add_entry(&made, prefixes[b], &m->parameters[i], type));
+        }
+    TRY(finish_list(f, &made));
+out:
+    tensor_file_fini(&made);
+    return status;
+}
+
+alibi_status tensor_file_of_model(struct tensor_file *f, const struct model *m, const char *type)
+{
+    return list_tensors(f, m, type, (const char *const[]){ "" }, (void *const[]){ m->values }, 1);
+}
+
+alibi_status tensor_file_of_source(struct tensor_file *f, const struct model *outline,
+                                   struct tensor_source *source)
+{
+    alibi_status status;
+    struct tensor_file made = { .source = source };
+
+    TRY(NEW_ZERO_ARRAY(&made.entries, outline->count, "a list of tensors"));
+    for (int i = 0; i < outline->count; i++) {
+        int at = tensor_source_find(source, outline->parameters[i].name, i);
+        if (at < 0)
+            TRY(fail(ALIBI_BAD_INPUT, "there is no tensor '%s'", outline->parameters[i].name));
+        TRY(add_entry(&made, "", &outline->parameters[i], source->tensors[at].type));
+        TRY(check_tensor(&source->tensors[at], &made.entries[i], "the source"));
+    }
+    TRY(finish_list(f, &made));
+out:
+    tensor_file_fini(&made);
+    return status;
+}
+
+alibi_status tensor_file_of_moments(struct tensor_file *f, const struct model *m, void *first,
+                                    void *second)
+{
+    return list_tensors(f, m, "F32", (const char *const[]){ "first.", "second." },
+                        (void *const[]){ first, second }, 2);
+}
+
+void tensor_file_fini(struct tensor_file *f)
+{
+    for (int i = 0; i < f->count; i++)
+        mem_free(f->entries[i].name);
+    mem_free(f->entries);
+    mem_free(f->views);
+    text_free(&f->header);
+    *f = (struct tensor_file){ 0 };
+}
+
+/* ---- numbers as bytes */
+
+bool weights_have_type(const char *type)
+{
+    return strcmp(type, "F32") == 0 || strcmp(type, "BF16") == 0 || strcmp(type, "F16") == 0;
+}
+
+/* The first of the values that the type cannot hold. */
+static alibi_status refuse_value(const float *values, int64_t count, const char *type,
+                                 const char *tensor)
+{
+    for (int64_t i = 0; i < count; i++) {
+        bool finite = isfinite(values[i]);
+        if (finite && !(strcmp(type, "F16") == 0 && fabsf(values[i]) >= 65520.0f) &&
+            !(strcmp(type, "BF16") == 0 && isinf(bf16_to_float(bf16_from_float(values[i])))))
+            continue;
+        return finite ? fail(ALIBI_NUMERIC,
+                             "cannot write tensor '%s' as %s: %g is beyond its range; use fp32%s",
+                             tensor, type, (double)values[i],
+                             strcmp(type, "F16") == 0 ? " or bf16" : "")
+                      : fail(ALIBI_NUMERIC, "tensor '%s' has a number that is not finite", tensor);
+    }
+    return ALIBI_OK;
+}
+
+/* F32 may be packed in place. */
+alibi_status weights_pack(void *bytes, const float *values, int64_t count, const char *type,
+                          const char *tensor)
+{
+    const bool f16 = strcmp(type, "F16") == 0;
+    const uint16_t infinity = f16 ? 0x7c00 : 0x7f80;
+    uint16_t *halves = bytes;
+    bool fits = true;
+
+    if (strcmp(type, "F32") == 0) {
+        for (int64_t i = 0; i < count; i++)
+            fits &= isfinite(values[i]) != 0;
+        if (bytes != (const void *)values)
+            memcpy(bytes, values, (size_t)count * sizeof *values);
+    } else {
+        for (int64_t i = 0; i < count; i++) {
+            halves[i] = f16 ? fp16_from_float(values[i]) : bf16_from_float(values[i]);
+            fits &= (halves[i] & infinity) != infinity;
+        }
+    }
+    return fits ? ALIBI_OK : refuse_value(values, count, type, tensor);
+}
+
+void weights_unpack(float *values, const void *bytes, int64_t count, const char *type)
+{
+    const uint16_t *halves = bytes;
+
+    if (strcmp(type, "BF16") == 0)
+        for (int64_t i = 0; i < count; i++)
+            values[i] = bf16_to_float(halves[i]);
+    else if (strcmp(type, "F16") == 0)
+        for (int64_t i = 0; i < count; i++)
+            values[i] = fp16_to_float(halves[i]);
+    else if (bytes != (const void *)values)
+        memcpy(values, bytes, (size_t)count * sizeof *values);
+}
+
+/* A block of elements, as in memory and as in a file. */
+struct transfer {
+    float *values;    /* [elements] */
+    uint16_t *halves; /* [elements], after them */
+};
+
+static alibi_status transfer_new(struct transfer *b, int64_t elements)
+{
+    TRY_RETURN(NEW_ARRAY(&b->values, elements + (elements + 1) / 2, "a block of weights"));
+    b->halves = (uint16_t *)(void *)(b->values + elements);
+    return ALIBI_OK;
+}
+
+/* Where the bytes of `type` are. */
+static void *bytes_of(struct transfer *b, const char *type)
+{
+    return strcmp(type, "F32") == 0 ? (void *)b->values : (void *)b->halves;
+}
+
+/* ---- sources */
+
+void tensor_source_free(struct tensor_source *s)
+{
+    if (s)
+        s->free(s);
+}
+
+int64_t tensor_source_columns(const struct safetensor *t)
+{
+    return t->rank == 2 ? t->shape[1] : 1;
+}
+
+int tensor_source_find(const struct tensor_source *s, const char *name, int guess)
+{
+    return find(s->tensors, s->count, name, guess);
+}
+
+/* The elements of a tensor from `from` on, at most a block of them. */
+static struct tensor block_of(struct tensor t, int64_t from)
+{
+    int64_t left = tensor_count(t) - from;
+
+    return tensor_1(tensor_at(t, from), t.type, left < BLOCK ? left : BLOCK);
+}
+
+/* ---- writing */
+
+/* Between the device and `values`, one block at a time, so that passes of other threads on the same
+ * device can run between two blocks. */
+static alibi_status download(const struct tensor_file *f, float *values, struct tensor block)
+{
+    alibi_status status;
+
+    device_lock(f->device);
+    status = f->device->ops->download(f->device, values, block);
+    device_unlock(f->device);
+    return status;
+}
+
+static alibi_status upload(const struct tensor_file *f, struct tensor block, const float *values)
+{
+    alibi_status status;
+
+    device_lock(f->device);
+    status = f->device->ops->upload(f->device, block, values);
+    device_unlock(f->device);
+    return status;
+}
+
+/* The block's values as bytes of the entry's type. */
+static alibi_status put(struct part_writer *w, const struct safetensor *e, struct transfer *b,
+                        int64_t count)
+{
+    void *bytes = bytes_of(b, e->type);
+
+    TRY_RETURN(weights_pack(bytes, b->values, count, e->type, e->name));
+    return part_put(w, bytes, (size_t)count * safetensor_type_bytes(e->type));
+}
+
+/* Rows that fit a block, and at least one: the block has room for it. */
+static alibi_status write_rows(struct part_writer *w, const struct tensor_file *f, int i,
+                               struct transfer *b)
+{
+    const struct safetensor *e = &f->entries[i];
+    int64_t columns = tensor_source_columns(e), most = columns < BLOCK ? BLOCK / columns : 1;
+    int tensor = tensor_source_find(f->source, e->name, i);
+
+    for (int64_t row = 0; row < e->shape[0]; row += most) {
+        int64_t rows = e->shape[0] - row < most ? e->shape[0] - row : most;
+        TRY_RETURN(f->source->read(f->source, tensor, row, rows, b->values));
+        TRY_RETURN(put(w, e, b, rows * columns));
+    }
+    return ALIBI_OK;
+}
+
+static alibi_status write_tensor(struct part_writer *w, const struct tensor_file *f, int i,
+                                 struct transfer *b)
+{
+    const struct safetensor *e = &f->entries[i];
+
+    for (int64_t from = 0; from < tensor_count(f->views[i]); from += BLOCK) {
+        struct tensor some = block_of(f->views[i], from);
+        int64_t count = tensor_count(some);
+        TRY_RETURN(download(f, b->values, some));
+        TRY_RETURN(put(w, e, b, count));
+    }
+    return ALIBI_OK;
+}
+
+alibi_status tensor_file_write(const struct tensor_file *f, const char *folder, const char *name,
+                               struct part *part)
+{
+    alibi_status status;
+    struct part_writer w = { 0 };
+    struct transfer b = { 0 };
+    int64_t most = BLOCK;
+
+    for (int i = 0; i < f->count; i++)
+        most = tensor_source_columns(&f->entries[i]) > most ? tensor_source_columns(&f->entries[i])
+                                                            : most;
+    TRY(transfer_new(&b, most));
+    TRY(part_open(&w, folder, name));
+    TRY(part_put(&w, f->header.data, f->header.length));
+    for (int i = 0; i < f->count; i++)
+        TRY((f->source ? write_rows : write_tensor)(&w, f, i, &b));
+    TRY(part_finish(&w, part));
+out:
+    part_abandon(&w);
+    mem_free(b.values);
+    return status;
+}
+
+/* ---- reading: matching the tensors of the file with those of the list */
 
 /* target[i] is the index in f's list of tensor i of the file; -1: it is not read. Checks type and
  * shape of those that are read. */
@@ -318,7 +418,7 @@ static alibi_status read_data(const int *target, const struct tensor_file *f,
     struct file *file = NULL;
     struct transfer b = { 0 };
 
-    TRY(transfer_new(&b));
+    TRY(transfer_new(&b, BLOCK));
     TRY(file_open_read(&file, path));
     TRY(skip_bytes(file, found->count > 0 ? found->tensors[0].begin : 0, &b, path));
     for (int i = 0; i < found->count; i++) {
@@ -332,7 +432,7 @@ static alibi_status read_data(const int *target, const struct tensor_file *f,
             int64_t count = tensor_count(some);
             TRY(read_exactly(file, bytes_of(&b, t->type),
                              count * (int64_t)safetensor_type_bytes(t->type), path));
-            decode(&b, t->type, count);
+            weights_unpack(b.values, bytes_of(&b, t->type), count, t->type);
             TRY(upload(f, some, b.values));
         }
     }

@@ -38,6 +38,21 @@ size_t safetensor_type_bytes(const char *type);
  * and end. */
 alibi_status safetensors_header(struct text *header, struct safetensor *tensors, int count);
 
+/* ---- the index of several safetensors files (weight_index.c) */
+
+enum { WEIGHT_FILES_MAX = 4096 };
+
+/* The files that it names, in the folder of the index, in the order in which they first appear.
+ * Which tensors a file has, the file says. */
+struct weight_index {
+    char *files[WEIGHT_FILES_MAX];
+    int count;
+};
+
+alibi_status weight_index_parse(struct weight_index **out, const char *bytes, size_t length,
+                                const char *path);
+void weight_index_free(struct weight_index *x);
+
 /* ---- tokenizers (tokenizer_json.c, vocab_merges.c read, with bpe_build.c in common;
  * tokenizer_write.c writes)
  *

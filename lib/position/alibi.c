@@ -23,6 +23,7 @@ struct options {
     double bias_max;   /* the slopes end at 2^-bias_max */
     bool train_slopes; /* they start there, and are trained */
     double free;       /* share of the heads without a slope */
+    bool scaled;       /* slopes are divided by sqrt(D), as the scores are */
     int stretch;       /* enum stretch */
     double factor;
 };
@@ -38,6 +39,8 @@ static const struct alibi_option options[] = {
       "train the slopes, the same in all its layers" },
     { "free", ALIBI_OPTION_REAL, AT(free), 0, 1, NULL, "0", "X",
       "share of the heads that have no slope" },
+    { "scaled", ALIBI_OPTION_FLAG, AT(scaled), 0, 0, NULL, "false", NULL,
+      "divide slopes by the root of the head width, as Falcon-RW" },
     { "stretch", ALIBI_OPTION_CHOICE, AT(stretch), 0, 0, "none|linear|ntk", "none", "NAME",
       "how slopes are stretched, for tests past the training length" },
     { "factor", ALIBI_OPTION_REAL, AT(factor), 1, 1e6, NULL, "1", "X",
@@ -95,7 +98,7 @@ float alibi_slope(int64_t heads, double bias_max, int64_t h)
     return (float)exp2(-step * ((double)(h - power) + 0.5));
 }
 
-static float slope(const struct alibi_config *c, const struct position *p, int64_t h)
+static float stretched_slope(const struct alibi_config *c, const struct position *p, int64_t h)
 {
     const struct options *o = own(p);
     int64_t biased = c->heads - free_heads(c, p);
@@ -111,6 +114,13 @@ static float slope(const struct alibi_config *c, const struct position *p, int64
         return (float)((double)m / o->factor);
     return (float)((double)m * pow(o->factor, -log((double)(steepest / m)) /
                                                   log((double)(steepest / flattest))));
+}
+
+static float slope(const struct alibi_config *c, const struct position *p, int64_t h)
+{
+    float m = stretched_slope(c, p, h);
+
+    return own(p)->scaled ? (float)((double)m / sqrt((double)(c->width / c->heads))) : m;
 }
 
 static void parameter_shape(const struct alibi_config *c, const struct position *p,

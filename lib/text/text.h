@@ -25,6 +25,7 @@ alibi_status tokenizer_new_bytes(alibi_tokenizer **out);
 alibi_status tokenizer_new_bpe(alibi_tokenizer **out, struct bpe_file *file, const char *path);
 /* words[0] replaces unknown words, words[1] is the end of a line. The words are copied. */
 alibi_status tokenizer_new_words(alibi_tokenizer **out, const struct slice *words, int64_t count);
+alibi_status tokenizer_new_ids(alibi_tokenizer **out, int64_t vocab); /* text is numbers */
 
 /* As tokenizer.json, read and written. */
 enum { TOKENIZER_BYTES_MAX = 256 << 20 };

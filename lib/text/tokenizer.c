@@ -12,7 +12,7 @@
 #include "text/tokenizer.h"
 
 static const struct tokenizer_kind *const kinds[] = { &tokenizer_kind_bytes, &tokenizer_kind_bpe,
-                                                      &tokenizer_kind_words };
+                                                      &tokenizer_kind_words, &tokenizer_kind_ids };
 
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -74,7 +74,7 @@ static alibi_status read_ours(alibi_tokenizer **out, const char *bytes, size_t l
         if (kinds[i]->read != NULL && strcmp(kinds[i]->type, name) == 0)
             kind = kinds[i];
     if (kind == NULL)
-        TRY(scan_fail(&s, "no tokenizer of type '%.40s' is known, only 'bytes' and 'words',",
+        TRY(scan_fail(&s, "no tokenizer of type '%.40s' is known, only 'bytes', 'words' and 'ids',",
                       name));
     s.at = s.used = 0;
     TRY(kind->read(out, &s));

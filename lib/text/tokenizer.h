@@ -33,7 +33,8 @@ struct tokenizer_kind {
     alibi_status (*end)(const alibi_tokenizer *t, struct slice tail, struct ids *ids);
 };
 
-extern const struct tokenizer_kind tokenizer_kind_bytes, tokenizer_kind_bpe, tokenizer_kind_words;
+extern const struct tokenizer_kind tokenizer_kind_bytes, tokenizer_kind_bpe, tokenizer_kind_words,
+    tokenizer_kind_ids;
 
 /* The first member of the struct of every kind. */
 struct alibi_tokenizer {

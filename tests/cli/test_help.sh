@@ -24,7 +24,8 @@ else
     fail "--version" "code $code"
 fi
 
-for command in compare train eval probe score generate export tokenize inspect text plan bench; do
+for command in compare train eval probe score generate import export tokenize inspect text plan \
+    bench; do
     case " $commands" in
     *" $command "*) pass "help lists $command" ;;
     *) fail "help" "does not list $command" ;;

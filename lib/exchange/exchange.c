@@ -1,0 +1,336 @@
+/* exchange.c - import and export: which way a model takes, and what is said of it */
+#include <math.h>
+#include <string.h>
+
+#include "base/names.h"
+#include "exchange/exchange.h"
+
+/* ---- sources that watch and that scale another */
+
+/* Reports how much was read of another source, and ends when the call is stopped. */
+struct watched {
+    struct tensor_source base;
+    struct tensor_source *from;
+    const struct alibi_call *call;
+    const char *task;
+    double start;
+    int64_t done, total; /* numbers */
+};
+
+static alibi_status read_watched(struct tensor_source *s, int tensor, int64_t row, int64_t rows,
+                                 float *values)
+{
+    struct watched *w = (struct watched *)s;
+    double seconds = clock_seconds() - w->start;
+    struct alibi_progress p = { .task = w->task, .unit = "weights", .loss = NAN };
+
+    if (call_stopped(w->call))
+        return fail(ALIBI_INTERRUPTED, "stopped at tensor '%s'; nothing was written",
+                    s->tensors[tensor].name);
+    TRY_RETURN(w->from->read(w->from, tensor, row, rows, values));
+    w->done += rows * tensor_source_columns(&s->tensors[tensor]);
+    p.done = w->done;
+    p.total = w->total;
+    p.seconds = seconds;
+    p.seconds_left = seconds_left(seconds, w->done, w->total);
+    call_progress(w->call, &p);
+    return ALIBI_OK;
+}
+
+static struct watched watch(struct tensor_source *from, const char *task, int64_t total,
+                            const struct alibi_call *call)
+{
+    return (struct watched){ .base = { .tensors = from->tensors,
+                                       .count = from->count,
+                                       .types = from->types,
+                                       .read = read_watched },
+                             .from = from,
+                             .call = call,
+                             .task = task,
+                             .start = clock_seconds(),
+                             .total = total };
+}
+
+/* Other programs do not multiply embeddings. The embedding takes the factor; where the output layer
+ * shares it, the norm before that layer is divided by it, and the logits stay. */
+struct scaled {
+    struct tensor_source base;
+    struct tensor_source *from;
+    double scale;
+    bool tied;
+};
+
+static alibi_status read_scaled(struct tensor_source *s, int tensor, int64_t row, int64_t rows,
+                                float *values)
+{
+    struct scaled *f = (struct scaled *)s;
+    const struct safetensor *t = &s->tensors[tensor];
+    bool embedding = strcmp(t->name, "embedding.weight") == 0;
+    bool norm = strcmp(t->name, "norm.weight") == 0 || strcmp(t->name, "norm.bias") == 0;
+    double factor = embedding ? f->scale : norm && f->tied ? 1.0 / f->scale : 1.0;
+
+    TRY_RETURN(f->from->read(f->from, tensor, row, rows, values));
+    for (int64_t i = 0; factor != 1.0 && i < rows * tensor_source_columns(t); i++)
+        values[i] = (float)((double)values[i] * factor);
+    return ALIBI_OK;
+}
+
+/* ---- import */
+
+/* Import and export compute nothing: the device only says how a model is laid out. */
+static alibi_status outline_of(struct model **out, alibi_device **device,
+                               const struct alibi_config *config)
+{
+    const struct alibi_compute cpu = { .device = ALIBI_DEVICE_CPU };
+
+    TRY_RETURN(alibi_device_open(device, &cpu, NULL));
+    return model_outline(out, config, &(*device)->device, (*device)->type);
+}
+
+static alibi_status open_source(struct foreign *f, const char *source)
+{
+    enum path_kind kind;
+
+    TRY_RETURN(path_look(&kind, source));
+    if (kind == PATH_NONE)
+        return fail(ALIBI_BAD_INPUT, "cannot import '%s': %s", source, path_absent(source));
+    if (kind == PATH_FILE)
+        return fail(ALIBI_BAD_INPUT,
+                    "cannot import '%s': it is a file; give the folder with its config.json",
+                    source);
+    return huggingface_open(f, source);
+}
+
+/* Without a tokenizer that can be read, text is token ids. */
+static alibi_status choose_tokenizer(struct foreign *f, const char *source,
+                                     const struct alibi_call *call)
+{
+    if (f->tokenizer)
+        return ALIBI_OK;
+    call_warn(call,
+              "the tokenizer of '%s' is not imported, so text for this model must be token ids: %s",
+              source, f->reason);
+    return tokenizer_new_ids(&f->tokenizer, f->config.vocab);
+}
+
+alibi_status alibi_import(const char *source, const char *dir, struct alibi_exchanged *result,
+                          const struct alibi_call *call)
+{
+    alibi_status status;
+    struct foreign f = { 0 };
+    struct tensor_source *ours = NULL;
+    struct model *outline = NULL;
+    alibi_device *device = NULL;
+    struct alibi_exchanged r = { .embedding_scale = 1.0 };
+    struct watched watched;
+    char task[ALIBI_NAME_MAX];
+
+    TRY(open_source(&f, source));
+    r.tokenizer = f.tokenizer != NULL;
+    snprintf(r.family, sizeof r.family, "%s", f.family->name);
+    snprintf(task, sizeof task, "import %.40s", r.family);
+    TRY(outline_of(&outline, &device, &f.config));
+    r.parameters = outline->elements;
+    status = tensors_as_ours(&ours, f.tensors, f.family, outline);
+    if (status != ALIBI_OK)
+        TRY(fail_context(status, "cannot import '%s'", source));
+    TRY(choose_tokenizer(&f, source, call));
+    watched = watch(ours, task, r.parameters, call);
+    TRY(checkpoint_write_weights(dir, outline, f.tokenizer, &watched.base, call));
+    *result = r;
+out:
+    tensor_source_free(ours);
+    model_free(outline);
+    alibi_device_free(device);
+    foreign_fini(&f);
+    return status;
+}
+
+/* ---- export: which family computes what the model does */
+
+static const char *const position_options[] = {
+    "position",      "bias-max",   "train-slopes",    "max-length",     "rotary-base",
+    "rotary-layout", "t5-buckets", "t5-max-distance", "embedding-scale"
+};
+
+static bool is_of_position(const char *name)
+{
+    for (size_t i = 0; i < sizeof position_options / sizeof *position_options; i++)
+        if (strcmp(name, position_options[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool same_position(const struct position *a, const struct position *b)
+{
+    if (a->method != b->method || a->window != b->window || a->logn != b->logn)
+        return false;
+    for (int i = 0; i < a->method->option_count; i++)
+        if (!option_equal(&a->method->options[i], a->own, b->own))
+            return false;
+    return true;
+}
+
+/* Whether the layers of the two have the same positions, however these are written. */
+static alibi_status same_pattern(bool *same, const struct alibi_config *a,
+                                 const struct alibi_config *b)
+{
+    struct pattern p, q;
+
+    TRY_RETURN(pattern_read(&p, a));
+    TRY_RETURN(pattern_read(&q, b));
+    *same = true;
+    for (int64_t n = 0; n < a->layers && *same; n++)
+        *same = same_position(&p.kind[pattern_kind(&p, n)], &q.kind[pattern_kind(&q, n)]);
+    return ALIBI_OK;
+}
+
+/* Appends "option A where the model has B". */
+static alibi_status add_difference(struct text *list, const struct alibi_option *o,
+                                   const struct alibi_config *theirs,
+                                   const struct alibi_config *ours)
+{
+    text_append(list, "%s%s ", list->length > 0 ? ", " : "", o->name);
+    TRY_RETURN(option_format_plain(list, o, theirs));
+    text_append(list, " where the model has ");
+    return option_format_plain(list, o, ours);
+}
+
+/* How a model of the family that is written for `ours` differs from it, and in how many ways. */
+static alibi_status differences(const struct family *f, const struct alibi_config *ours,
+                                struct text *list, int *count)
+{
+    alibi_status status;
+    struct text json = { 0 };
+    struct json_writer w = json_writer(&json);
+    json_t *config = NULL;
+    struct alibi_config theirs;
+    const char *lacks = f->lacks ? f->lacks(ours) : NULL;
+    int options;
+    const struct alibi_option *o = alibi_config_options(&options);
+    bool same = true;
+
+    *count = 0;
+    json_write_object(&w, NULL);
+    family_write_config(f, ours, &w);
+    json_write_end(&w);
+    TRY(text_status(&json));
+    TRY(json_parse(&config, json.data, json.length, f->name));
+    TRY(family_read_config(f, &theirs, config, f->name));
+    for (int i = 0; i < options; i++)
+        if (!is_of_position(o[i].name) && !option_equal(&o[i], ours, &theirs)) {
+            TRY(add_difference(list, &o[i], &theirs, ours));
+            (*count)++;
+        }
+    TRY(same_pattern(&same, ours, &theirs));
+    if (!same) {
+        text_append(list, "%sposition %s where the model has %s", *count ? ", " : "",
+                    theirs.position, ours->position);
+        (*count)++;
+    }
+    if (lacks)
+        text_append(list, "%s%s", (*count)++ ? ", " : "", lacks);
+    if (ours->embedding_scale != 1 && ours->tied && !ours->final_norm)
+        text_append(list, "%sno embedding-scale, and there is no last norm to correct for it",
+                    (*count)++ ? ", " : "");
+    TRY(text_status(list));
+out:
+    json_decref(config);
+    text_free(&json);
+    return status;
+}
+
+/* The family without a difference, or the one with the fewest in the message. */
+static alibi_status choose_family(const struct family **out, const struct alibi_config *config)
+{
+    alibi_status status = ALIBI_OK;
+    struct text closest = { 0 }, list = { 0 };
+    const struct family *near = NULL;
+    int fewest = 0, count;
+
+    for (int i = 0; family_at(i) && !*out; i++) {
+        TRY(differences(family_at(i), config, &list, &count));
+        if (count == 0)
+            *out = family_at(i);
+        if (!near || count < fewest) {
+            text_free(&closest);
+            closest = list;
+            list = (struct text){ 0 };
+            near = family_at(i);
+            fewest = count;
+        }
+        text_free(&list);
+        list = (struct text){ 0 };
+    }
+    if (!*out)
+        status = fail(ALIBI_BAD_INPUT,
+                      "no family of Hugging Face computes what this model does; the closest, '%s', "
+                      "has %s",
+                      near->name, closest.data);
+out:
+    text_free(&closest);
+    text_free(&list);
+    return status;
+}
+
+/* ---- export */
+
+static const char *type_of(int precision)
+{
+    return precision == ALIBI_FP32   ? "F32"
+           : precision == ALIBI_BF16 ? "BF16"
+           : precision == ALIBI_FP16 ? "F16"
+                                     : NULL;
+}
+
+alibi_status alibi_export(const char *model, const struct alibi_export *how, const char *out,
+                          struct alibi_exchanged *result, const struct alibi_call *call)
+{
+    alibi_status status;
+    struct outgoing o = { .type = type_of(how->weights), .shard_bytes = how->shard_bytes };
+    struct alibi_exchanged r = { 0 };
+    struct alibi_config config;
+    struct tensor_source *ours = NULL, *theirs = NULL;
+    struct watched watched;
+    struct scaled scaled;
+    struct model *outline = NULL;
+    alibi_tokenizer *tokenizer = NULL;
+    alibi_device *device = NULL;
+    char *path = NULL, *weights = NULL, task[ALIBI_NAME_MAX];
+
+    if (how->format != ALIBI_HUGGING_FACE)
+        return fail(ALIBI_USAGE, "cannot export '%s': format %d is not known", model, how->format);
+    TRY(checkpoint_find_model(&path, model, call));
+    TRY(checkpoint_read_config(path, &config, &tokenizer));
+    status = choose_family(&o.family, &config);
+    if (status != ALIBI_OK)
+        TRY(fail_context(status, "cannot export '%s'", model));
+    TRY(outline_of(&outline, &device, &config));
+    TRY(path_join(&weights, path, NAME_WEIGHTS));
+    TRY(safetensors_source_file(&ours, weights));
+    scaled = (struct scaled){
+        .base = *ours, .from = ours, .scale = config.embedding_scale, .tied = config.tied
+    };
+    scaled.base.read = read_scaled;
+    TRY(tensors_as_theirs(&theirs, &scaled.base, o.family, outline));
+    r.parameters = outline->elements;
+    r.embedding_scale = config.embedding_scale;
+    r.tokenizer = strcmp(alibi_tokenizer_type(tokenizer), "bpe") == 0;
+    snprintf(r.family, sizeof r.family, "%s", o.family->name);
+    snprintf(task, sizeof task, "export %.40s", r.family);
+    watched = watch(theirs, task, r.parameters, call);
+    o.config = &config;
+    o.tensors = &watched.base;
+    o.tokenizer = r.tokenizer ? tokenizer : NULL;
+    TRY(huggingface_write(&o, out));
+    *result = r;
+out:
+    tensor_source_free(theirs);
+    tensor_source_free(ours);
+    model_free(outline);
+    alibi_device_free(device);
+    alibi_tokenizer_free(tokenizer);
+    mem_free(weights);
+    mem_free(path);
+    return status;
+}

@@ -1,0 +1,146 @@
+/* exchange.h - models of other programs, read and written
+ *
+ *   import   their files ── tensor_source ── tensors_as_ours ── checkpoint_write_weights
+ *   export   a checkpoint ── tensor_source ── tensors_as_theirs ── their files
+ *
+ * A family is a kind of model of another program, as one table for both directions: what the keys
+ * of its configuration mean in ours, and which rows of which of our parameters each of its tensors
+ * holds. What a family can say and our model cannot is refused by name. Tensors pass from file to
+ * file some rows at a time, so memory is bounded by one tensor, whatever the model. */
+#ifndef EXCHANGE_H
+#define EXCHANGE_H
+
+#include "base/json.h"
+#include "checkpoint/checkpoint.h"
+
+/* ---- configurations (config.c) */
+
+enum key_kind {
+    KEY_INT, /* int64_t, double, bool at `offset` of struct alibi_config */
+    KEY_REAL,
+    KEY_FLAG,
+    KEY_CHOICE, /* an int there: the value of a text */
+    KEY_ONLY,   /* the model has only `only` of it; any other value is refused */
+};
+
+struct key_choice {
+    const char *text; /* NULL: past the last; of texts with the same value the first is written */
+    int value;
+};
+
+struct config_key {
+    const char *name, *other; /* other: another spelling, which is read only; NULL: none. A dot
+                                 leads into an object: "attn_config.alibi" */
+    enum key_kind kind;
+    size_t offset;
+    const char *standard; /* JSON: what an absent key or null means; NULL: it must be there */
+    const char *only;     /* JSON, for KEY_ONLY; it is written if the key is */
+    const struct key_choice *choices;
+};
+
+/* ---- families (family.c has the table; one file each) */
+
+/* The rows of one of our parameters that a tensor holds: all, or those of the queries, keys or
+ * values of attention.qkv, or of the gates and of the others of ff.up. */
+enum row_part { ROWS_ALL, ROWS_QUERIES, ROWS_KEYS, ROWS_VALUES, ROWS_GATE, ROWS_UP };
+
+/* The row of the part that row `row` of their tensor is. */
+typedef int64_t row_fn(const struct alibi_config *c, int64_t row);
+
+/* Names without ".weight" and ".bias": a rule is for both. "*" is the number of the layer. */
+struct tensor_rule {
+    const char *theirs, *ours;
+    enum row_part part;
+    row_fn *row;     /* NULL: the rows have our order */
+    bool transposed; /* their matrix is [in, out] */
+};
+
+struct family {
+    const char *name;         /* "bloom": model_type of Hugging Face's config.json */
+    const char *architecture; /* "BloomForCausalLM" */
+    const struct config_key *keys;
+    int key_count;
+    /* What is not the matter of a key of its own. read: after the keys, before the configuration is
+     * resolved. write: within the root object, after the keys. NULL: nothing. */
+    alibi_status (*read)(struct alibi_config *c, const json_t *config, const char *path);
+    void (*write)(const struct alibi_config *c, struct json_writer *w);
+    /* Why the other program would not compute what a model of that configuration does, although the
+     * configuration can be written: NULL: it would. NULL: always. */
+    const char *(*lacks)(const struct alibi_config *c);
+    const struct tensor_rule *rules;
+    int rule_count;
+    const char *prefix;         /* of most names, which files may omit; NULL: none */
+    const char *const *ignored; /* ends of names of tensors that hold no weights; ends with NULL */
+};
+
+extern const struct family family_bloom, family_mpt, family_falcon, family_gpt2;
+
+const struct family *family_at(int index);          /* NULL past the last */
+const struct family *family_find(const char *name); /* NULL: none */
+
+/* [head][q, k, v][D] for attention.qkv of a model with as many key heads as heads. */
+row_fn row_by_head;
+
+/* The value of a key, through dots; NULL: absent or null. */
+const json_t *config_value(const json_t *config, const char *name);
+
+/* The configuration of a model from their JSON, resolved. ALIBI_BAD_INPUT names path and key. */
+alibi_status family_read_config(const struct family *f, struct alibi_config *out,
+                                const json_t *config, const char *path);
+/* The members of the JSON object that is open in the writer. */
+void family_write_config(const struct family *f, const struct alibi_config *c,
+                         struct json_writer *w);
+
+/* ---- tensors under other names (mapping.c) */
+
+/* `theirs` as the tensors of our model `outline`, and `ours`, which has the tensors of the outline,
+ * as theirs. The source that they are made of must outlive *out. ALIBI_BAD_INPUT names a tensor
+ * that is missing, has another shape, or has no place in the model. */
+alibi_status tensors_as_ours(struct tensor_source **out, struct tensor_source *theirs,
+                             const struct family *f, const struct model *outline);
+alibi_status tensors_as_theirs(struct tensor_source **out, struct tensor_source *ours,
+                               const struct family *f, const struct model *outline);
+
+/* ---- safetensors as a source (safetensors_source.c) */
+
+/* Of one file, or of the files of a folder that its index or the name model.safetensors says. */
+alibi_status safetensors_source_file(struct tensor_source **out, const char *path);
+alibi_status safetensors_source_folder(struct tensor_source **out, const char *folder);
+
+/* ---- a model of another program */
+
+/* What an importer opens. */
+struct foreign {
+    const struct family *family;
+    struct alibi_config config;
+    struct tensor_source *tensors; /* under their names */
+    alibi_tokenizer *tokenizer;    /* NULL: none that can be read; `reason` says why */
+    char reason[512];
+};
+
+void foreign_fini(struct foreign *f);
+/* After an attempt to open f->tokenizer: ALIBI_BAD_INPUT becomes f->reason, and so does a tokenizer
+ * with more ids than the model has. */
+alibi_status foreign_tokenizer(struct foreign *f, alibi_status status);
+
+/* ---- models of Hugging Face's transformers (huggingface.c) */
+
+alibi_status huggingface_open(struct foreign *out, const char *folder);
+/* The family and configuration of a config.json. */
+alibi_status huggingface_config(const struct family **family, struct alibi_config *out,
+                                const char *bytes, size_t length, const char *path);
+
+/* What an exporter writes. */
+struct outgoing {
+    const struct family *family;
+    const struct alibi_config *config;
+    struct tensor_source *tensors;    /* under their names */
+    const alibi_tokenizer *tokenizer; /* NULL: none that they know */
+    const char *type;                 /* of all tensors; NULL: each as it is */
+    int64_t shard_bytes;
+};
+
+/* The folder appears with all its files, or not at all. */
+alibi_status huggingface_write(const struct outgoing *o, const char *folder);
+
+#endif

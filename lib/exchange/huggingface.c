@@ -1,0 +1,389 @@
+/* huggingface.c - models in folders as Hugging Face's transformers writes them: config.json,
+ * model.safetensors or several files with an index, tokenizer.json */
+#include <string.h>
+
+#include "base/names.h"
+#include "exchange/exchange.h"
+
+enum { CONFIG_BYTES_MAX = 4 << 20 };
+
+void foreign_fini(struct foreign *f)
+{
+    tensor_source_free(f->tensors);
+    alibi_tokenizer_free(f->tokenizer);
+    f->tensors = NULL;
+    f->tokenizer = NULL;
+}
+
+/* ---- reading */
+
+static alibi_status find_family(const struct family **out, const json_t *config, const char *path)
+{
+    const char *type = json_string_value(json_object_get(config, "model_type"));
+    struct text known = { 0 };
+    alibi_status status;
+
+    if (!type)
+        return fail(ALIBI_BAD_INPUT,
+                    "'%s' has no \"model_type\": it is not of a Hugging Face model", path);
+    *out = family_find(type);
+    if (*out)
+        return ALIBI_OK;
+    for (int i = 0; family_at(i); i++)
+        text_append(&known, "%s%s", i ? ", " : "", family_at(i)->name);
+    status = text_status(&known);
+    if (status == ALIBI_OK)
+        status = fail(ALIBI_BAD_INPUT, "'%s': models of type '%.60s' are not known; these are: %s",
+                      path, type, known.data);
+    text_free(&known);
+    return status;
+}
+
+alibi_status huggingface_config(const struct family **family, struct alibi_config *out,
+                                const char *bytes, size_t length, const char *path)
+{
+    alibi_status status;
+    json_t *config = NULL;
+
+    TRY(json_parse(&config, bytes, length, path));
+    TRY(find_family(family, config, path));
+    TRY(family_read_config(*family, out, config, path));
+out:
+    json_decref(config);
+    return status;
+}
+
+static alibi_status read_config(struct foreign *f, const char *folder)
+{
+    alibi_status status;
+    char *path = NULL, *bytes = NULL;
+    size_t length = 0;
+
+    TRY(path_join(&path, folder, NAME_CONFIG));
+    if (!file_exists(path))
+        TRY(fail(ALIBI_BAD_INPUT, "'%s' is not a Hugging Face model: it has no " NAME_CONFIG,
+                 folder));
+    TRY(file_read_all(&bytes, &length, path, CONFIG_BYTES_MAX));
+    TRY(huggingface_config(&f->family, &f->config, bytes, length, path));
+out:
+    mem_free(path);
+    mem_free(bytes);
+    return status;
+}
+
+alibi_status foreign_tokenizer(struct foreign *f, alibi_status status)
+{
+    if (status == ALIBI_OK && alibi_tokenizer_vocab(f->tokenizer) > f->config.vocab) {
+        status = fail(ALIBI_BAD_INPUT, "its tokenizer has %lld ids, the model only %lld",
+                      (long long)alibi_tokenizer_vocab(f->tokenizer), (long long)f->config.vocab);
+        alibi_tokenizer_free(f->tokenizer);
+        f->tokenizer = NULL;
+    }
+    if (status != ALIBI_BAD_INPUT)
+        return status;
+    snprintf(f->reason, sizeof f->reason, "%s", alibi_error());
+    return ALIBI_OK;
+}
+
+alibi_status huggingface_open(struct foreign *out, const char *folder)
+{
+    alibi_status status;
+    struct foreign f = { 0 };
+
+    TRY(read_config(&f, folder));
+    TRY(safetensors_source_folder(&f.tensors, folder));
+    TRY(foreign_tokenizer(&f, alibi_tokenizer_open(&f.tokenizer, folder, NULL)));
+    *out = f;
+    f = (struct foreign){ 0 };
+out:
+    foreign_fini(&f);
+    return status;
+}
+
+/* ---- writing */
+
+enum { ROWS_BYTES = 1 << 20 };
+
+static alibi_status write_text(const char *folder, const char *name, const struct text *text)
+{
+    alibi_status status;
+    char *path = NULL;
+
+    TRY(text_status(text));
+    TRY(path_join(&path, folder, name));
+    TRY(file_replace(path, text->data, text->length));
+out:
+    mem_free(path);
+    return status;
+}
+
+/* The type that transformers loads the weights in. */
+static const char *torch_type(const struct outgoing *o)
+{
+    const char *type = o->type ? o->type : o->tensors->tensors[0].type;
+
+    return strcmp(type, "BF16") == 0  ? "bfloat16"
+           : strcmp(type, "F16") == 0 ? "float16"
+                                      : "float32";
+}
+
+static void write_ends(const struct outgoing *o, struct json_writer *w)
+{
+    int32_t end = o->tokenizer ? alibi_tokenizer_end(o->tokenizer) : -1;
+
+    if (end >= 0) {
+        json_write_int(w, "bos_token_id", end);
+        json_write_int(w, "eos_token_id", end);
+    } else {
+        json_write_null(w, "bos_token_id");
+        json_write_null(w, "eos_token_id");
+    }
+}
+
+static alibi_status write_config(const struct outgoing *o, const char *folder)
+{
+    alibi_status status;
+    struct text config = { 0 }, generation = { 0 };
+    struct json_writer w = json_writer(&config);
+
+    json_write_object(&w, NULL);
+    json_write_array_line(&w, "architectures");
+    json_write_string(&w, NULL, o->family->architecture);
+    json_write_end(&w);
+    json_write_string(&w, "model_type", o->family->name);
+    json_write_string(&w, "torch_dtype", torch_type(o));
+    family_write_config(o->family, o->config, &w);
+    write_ends(o, &w);
+    json_write_end(&w);
+    w = json_writer(&generation);
+    json_write_object(&w, NULL);
+    write_ends(o, &w);
+    json_write_end(&w);
+    TRY(write_text(folder, NAME_CONFIG, &config));
+    TRY(write_text(folder, "generation_config.json", &generation));
+out:
+    text_free(&config);
+    text_free(&generation);
+    return status;
+}
+
+static alibi_status write_tokenizer(const alibi_tokenizer *t, const char *folder)
+{
+    alibi_status status;
+    struct text json = { 0 }, config = { 0 };
+    struct json_writer w = json_writer(&config);
+    const char *end;
+    char name[256];
+    size_t bytes = 0;
+
+    TRY(tokenizer_format(t, &json));
+    TRY(write_text(folder, NAME_TOKENIZER, &json));
+    json_write_object(&w, NULL);
+    json_write_string(&w, "tokenizer_class", "PreTrainedTokenizerFast");
+    if (alibi_tokenizer_end(t) >= 0) {
+        end = tokenizer_bytes(t, alibi_tokenizer_end(t), &bytes);
+        snprintf(name, sizeof name, "%.*s", (int)(bytes < sizeof name ? bytes : 0), end);
+        json_write_string(&w, "eos_token", name);
+    }
+    json_write_end(&w);
+    TRY(write_text(folder, "tokenizer_config.json", &config));
+out:
+    text_free(&json);
+    text_free(&config);
+    return status;
+}
+
+/* ---- writing: the weights, in one file or several */
+
+/* Tensors from..to-1 become a file. */
+struct weight_file {
+    int from, to;
+    int64_t bytes;
+    char name[64];
+};
+
+static alibi_status write_tensor(struct file *file, struct tensor_source *s, int tensor,
+                                 const char *type)
+{
+    alibi_status status = ALIBI_OK;
+    const struct safetensor *t = &s->tensors[tensor];
+    int64_t columns = tensor_source_columns(t),
+            most = ROWS_BYTES / (int64_t)sizeof(float) / columns;
+    float *values = NULL;
+    char *bytes;
+
+    most = most > 0 ? most : 1;
+    TRY(NEW_ARRAY(&values, 2 * most * columns, "a block of weights"));
+    bytes = (char *)(values + most * columns);
+    for (int64_t row = 0; row < t->shape[0]; row += most) {
+        int64_t rows = t->shape[0] - row < most ? t->shape[0] - row : most;
+        TRY(s->read(s, tensor, row, rows, values));
+        TRY(weights_pack(bytes, values, rows * columns, type, t->name));
+        TRY(file_write(file, bytes, (size_t)(rows * columns) * safetensor_type_bytes(type)));
+    }
+out:
+    mem_free(values);
+    return status;
+}
+
+static alibi_status write_shard(const struct outgoing *o, const struct weight_file *shard,
+                                const char *folder)
+{
+    alibi_status status;
+    int count = shard->to - shard->from;
+    struct safetensor *entries = NULL;
+    struct text header = { 0 };
+    struct file *file = NULL, *done;
+    char *path = NULL;
+
+    TRY(NEW_ARRAY(&entries, count, "a list of tensors"));
+    for (int i = 0; i < count; i++) {
+        entries[i] = o->tensors->tensors[shard->from + i];
+        if (o->type)
+            snprintf(entries[i].type, sizeof entries[i].type, "%s", o->type);
+    }
+    TRY(safetensors_header(&header, entries, count));
+    TRY(path_join(&path, folder, shard->name));
+    TRY(file_create(&file, path));
+    TRY(file_write(file, header.data, header.length));
+    for (int i = 0; i < count; i++)
+        TRY(write_tensor(file, o->tensors, shard->from + i, entries[i].type));
+    TRY(file_sync(file));
+    done = file;
+    file = NULL;
+    TRY(file_close(done));
+out:
+    file_close(file);
+    text_free(&header);
+    mem_free(entries);
+    mem_free(path);
+    return status;
+}
+
+/* Tensors in their order, a new file where the next one would exceed the limit. */
+static int divide(const struct outgoing *o, struct weight_file *shards)
+{
+    const struct tensor_source *s = o->tensors;
+    int64_t limit = o->shard_bytes > 0 ? o->shard_bytes : 5000000000;
+    int count = 0;
+
+    for (int i = 0; i < s->count; i++) {
+        const char *type = o->type ? o->type : s->tensors[i].type;
+        int64_t bytes = s->tensors[i].shape[0] * tensor_source_columns(&s->tensors[i]) *
+                        (int64_t)safetensor_type_bytes(type);
+        if (count == 0 || shards[count - 1].bytes + bytes > limit)
+            shards[count++] = (struct weight_file){ .from = i };
+        shards[count - 1].to = i + 1;
+        shards[count - 1].bytes += bytes;
+    }
+    for (int i = 0; i < count; i++)
+        if (count == 1)
+            snprintf(shards[i].name, sizeof shards[i].name, NAME_WEIGHTS);
+        else
+            snprintf(shards[i].name, sizeof shards[i].name, "model-%05d-of-%05d.safetensors", i + 1,
+                     count);
+    return count;
+}
+
+static alibi_status write_index(const struct outgoing *o, const struct weight_file *shards,
+                                int count, const char *folder)
+{
+    alibi_status status;
+    struct text json = { 0 };
+    struct json_writer w = json_writer(&json);
+    int64_t bytes = 0;
+
+    for (int i = 0; i < count; i++)
+        bytes += shards[i].bytes;
+    json_write_object(&w, NULL);
+    json_write_object(&w, "metadata");
+    json_write_int(&w, "total_size", bytes);
+    json_write_end(&w);
+    json_write_object(&w, "weight_map");
+    for (int i = 0; i < count; i++)
+        for (int t = shards[i].from; t < shards[i].to; t++)
+            json_write_string(&w, o->tensors->tensors[t].name, shards[i].name);
+    json_write_end(&w);
+    json_write_end(&w);
+    TRY(write_text(folder, NAME_WEIGHTS ".index.json", &json));
+out:
+    text_free(&json);
+    return status;
+}
+
+static alibi_status write_weights(const struct outgoing *o, const char *folder)
+{
+    alibi_status status;
+    struct weight_file *shards = NULL;
+    int count;
+
+    TRY(NEW_ARRAY(&shards, o->tensors->count, "a list of files"));
+    count = divide(o, shards);
+    for (int i = 0; i < count; i++)
+        TRY(write_shard(o, &shards[i], folder));
+    if (count > 1)
+        TRY(write_index(o, shards, count, folder));
+out:
+    mem_free(shards);
+    return status;
+}
+
+static alibi_status write_files(const struct outgoing *o, const char *folder)
+{
+    TRY_RETURN(folder_create(folder));
+    TRY_RETURN(write_config(o, folder));
+    if (o->tokenizer)
+        TRY_RETURN(write_tokenizer(o->tokenizer, folder));
+    TRY_RETURN(write_weights(o, folder));
+    return folder_sync(folder);
+}
+
+/* A folder of that name that is not empty is somebody's work. One that an earlier attempt left
+ * aside is nobody's. */
+static alibi_status make_room(const char *folder, const char *aside)
+{
+    enum path_kind kind;
+    char **names = NULL;
+    int count = 0;
+
+    TRY_RETURN(path_look(&kind, folder));
+    if (kind == PATH_FOLDER) {
+        TRY_RETURN(folder_list(&names, &count, folder));
+        names_free(names, count);
+    }
+    if (kind == PATH_FILE || count > 0)
+        return fail(ALIBI_BAD_INPUT, "cannot write a model to '%s': %s", folder,
+                    kind == PATH_FILE ? "it is a file" : "the folder is not empty");
+    return folder_exists(aside) ? folder_remove(aside) : ALIBI_OK;
+}
+
+alibi_status huggingface_write(const struct outgoing *o, const char *folder)
+{
+    alibi_status status;
+    struct text aside = { 0 };
+    struct failure failure;
+    char *parent = NULL;
+    size_t length = strlen(folder);
+
+    while (length > 1 && folder[length - 1] == '/')
+        length--;
+    text_append(&aside, "%.*s" NAME_ASIDE, (int)length, folder);
+    TRY(text_status(&aside));
+    TRY(path_folder(&parent, aside.data));
+    TRY(make_room(folder, aside.data));
+    status = write_files(o, aside.data);
+    if (status == ALIBI_OK)
+        status = file_rename(aside.data, folder);
+    if (status != ALIBI_OK) {
+        failure_keep(&failure, status);
+        if (folder_exists(aside.data))
+            (void)folder_remove(aside.data);
+        status = failure_raise(&failure);
+        goto out;
+    }
+    TRY(folder_sync(parent));
+out:
+    text_free(&aside);
+    mem_free(parent);
+    return status;
+}
