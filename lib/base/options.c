@@ -181,7 +181,7 @@ const char *alibi_nearest(const char *name, const char *const *names, int count)
             related = names[i];
         }
     }
-    if (nearest == NULL)
+    if (other != NULL && (nearest == NULL || best > 1))
         nearest = other;
     return nearest != NULL ? nearest : related;
 }

@@ -132,29 +132,6 @@ alibi_status alibi_model_open(alibi_model **out, alibi_device *device, const cha
     return alibi_model_open_as(out, device, path, NULL, call);
 }
 
-/* The first tensor that the two do not have in common, or that means another thing to the method of
- * the other; NULL: none. */
-static const char *first_difference(const struct model *a, const struct model *b)
-{
-    for (int i = 0; i < a->count || i < b->count; i++) {
-        const struct parameter *p = i < a->count ? &a->parameters[i] : NULL;
-        const struct parameter *q = i < b->count ? &b->parameters[i] : NULL;
-
-        if (!p || !q || strcmp(p->name, q->name) != 0 ||
-            memcmp(p->shape, q->shape, sizeof p->shape) != 0)
-            return a->count > b->count || !q ? p->name : q->name;
-    }
-    for (int k = 0; k < a->pattern.kinds && k < b->pattern.kinds; k++) {
-        const struct position *p = &a->pattern.kind[k], *q = &b->pattern.kind[k];
-
-        if (a->positions[k] >= 0 &&
-            (p->method != q->method ||
-             (p->method->curve && p->method->curve(p) != p->method->curve(q))))
-            return a->parameters[a->positions[k]].name;
-    }
-    return NULL;
-}
-
 static alibi_status replace_position(struct alibi_config *config, const char *position,
                                      const char *path, struct alibi_device *device,
                                      const struct alibi_call *call)
@@ -172,7 +149,7 @@ static alibi_status replace_position(struct alibi_config *config, const char *po
     TRY(alibi_config_resolve(&c));
     TRY(model_outline(&was, config, &device->device, device->type));
     TRY(model_outline(&is, &c, &device->device, device->type));
-    differing = first_difference(was, is);
+    differing = model_difference(was, is);
     if (differing) {
         status = fail(ALIBI_USAGE,
                       "'%s' was trained with position '%s' and cannot be used with '%s': they do "

@@ -106,6 +106,17 @@ alibi_status model_refresh(struct model *m); /* copies from masters, after these
 alibi_status model_outline(struct model **out, const struct alibi_config *config,
                            struct device *device, enum dtype type);
 
+/* The first tensor that the two do not have in common, or that means another thing to the method of
+ * the other; NULL: none. */
+const char *model_difference(const struct model *a, const struct model *b);
+
+/* The position that a training of so many steps has after `done` of them. */
+alibi_status model_position_after(const struct model *m, int64_t done, int64_t steps,
+                                  char position[ALIBI_NAME_MAX]);
+/* Another position, with the same tensors; otherwise ALIBI_USAGE names the one that differs.
+ * The model must have neither workspaces nor caches, which belong to a position. */
+alibi_status model_set_position(struct model *m, const char *position);
+
 size_t model_flat_bytes(const struct model *m, enum dtype type); /* SIZE_MAX: too many */
 
 void model_logn_name(char name[PARAMETER_NAME_MAX], int64_t layer); /* of block_parameters.logn */

@@ -407,6 +407,59 @@ void model_free(struct model *m)
     mem_free(m);
 }
 
+const char *model_difference(const struct model *a, const struct model *b)
+{
+    for (int i = 0; i < a->count || i < b->count; i++) {
+        const struct parameter *p = i < a->count ? &a->parameters[i] : NULL;
+        const struct parameter *q = i < b->count ? &b->parameters[i] : NULL;
+
+        if (!p || !q || strcmp(p->name, q->name) != 0 ||
+            memcmp(p->shape, q->shape, sizeof p->shape) != 0)
+            return a->count > b->count || !q ? p->name : q->name;
+    }
+    for (int k = 0; k < a->pattern.kinds && k < b->pattern.kinds; k++) {
+        const struct position *p = &a->pattern.kind[k], *q = &b->pattern.kind[k];
+
+        if (a->positions[k] >= 0 &&
+            (p->method != q->method ||
+             (p->method->curve && p->method->curve(p) != p->method->curve(q))))
+            return a->parameters[a->positions[k]].name;
+    }
+    return NULL;
+}
+
+alibi_status model_position_after(const struct model *m, int64_t done, int64_t steps,
+                                  char position[ALIBI_NAME_MAX])
+{
+    return pattern_name_after(position, &m->pattern, &m->config, done, steps);
+}
+
+alibi_status model_set_position(struct model *m, const char *position)
+{
+    alibi_status status;
+    struct alibi_config config = m->config;
+    struct model *other = NULL;
+    const char *differing;
+
+    memset(config.position, 0, sizeof config.position);
+    snprintf(config.position, sizeof config.position, "%s", position);
+    TRY(alibi_config_resolve(&config));
+    TRY(model_outline(&other, &config, m->device, m->type));
+    differing = model_difference(m, other);
+    if (differing) {
+        status = fail(ALIBI_USAGE,
+                      "position '%s' cannot become '%s': they do not learn the same, as '%s' shows",
+                      m->config.position, config.position, differing);
+        goto out;
+    }
+    m->config = config;
+    m->pattern = other->pattern;
+    memcpy(m->positions, other->positions, sizeof m->positions);
+out:
+    model_free(other);
+    return status;
+}
+
 alibi_status model_clear_gradients(struct model *m)
 {
     alibi_status status;

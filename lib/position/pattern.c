@@ -9,6 +9,7 @@
  * their table. The name of a pattern has the options that differ from these, in the order of the
  * tables. */
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -409,6 +410,33 @@ alibi_status pattern_name(char out[ALIBI_NAME_MAX], const struct pattern *p,
 out:
     text_free(&name);
     return status;
+}
+
+static bool is_over(const struct position *p, int64_t done, int64_t steps)
+{
+    double until = p->method->until ? p->method->until(p) : 1;
+
+    return until < 1 && done >= llround(until * (double)steps);
+}
+
+alibi_status pattern_name_after(char out[ALIBI_NAME_MAX], const struct pattern *p,
+                                const struct alibi_config *c, int64_t done, int64_t steps)
+{
+    struct pattern after = { 0 };
+    bool any = false;
+
+    for (int i = 0; i < p->runs; i++) {
+        struct position position = p->kind[p->run[i].kind];
+
+        if (is_over(&position, done, steps)) {
+            any = true;
+            position.method = &position_none;
+            memset(position.own, 0, sizeof position.own);
+        }
+        TRY_RETURN(add_run(&after, &position, p->run[i].layers));
+    }
+    shorten(&after);
+    return pattern_name(out, any ? &after : p, c);
 }
 
 void pattern_weight_name(char out[POSITION_WEIGHT_MAX], int kind)

@@ -8,7 +8,8 @@ static const struct position_method *const methods[] = {
     &position_t5,   &position_alibi,   &position_kerple,     &position_bam,
 };
 
-static const struct position_preset *const presets[] = { &position_hybrid, &position_alibi_free };
+static const struct position_preset *const presets[] = { &position_hybrid, &position_alibi_free,
+                                                         &position_drope };
 
 enum { METHODS = sizeof methods / sizeof *methods, PRESETS = sizeof presets / sizeof *presets };
 

@@ -55,6 +55,9 @@ struct position_method {
     /* ROTATION: enum alibi_rotary_layout. */
     int (*layout)(const struct position *p);
 
+    /* The share of the training steps after which its layers have no position; NULL: all. */
+    double (*until)(const struct position *p);
+
     /* SCORES. LINEAR: the slope of head h; a parameter [1, H] holds factors on the slopes, which
      * start at 1 and are never below 0. TABLE with buckets: the bias is weight[bucket(distance)][h]
      * for distances below `distances`, and that of the last one beyond. TABLE with a curve: it is
@@ -87,7 +90,7 @@ struct position_preset {
     const char *name, *summary, *pattern;
 };
 
-extern const struct position_preset position_hybrid, position_alibi_free;
+extern const struct position_preset position_hybrid, position_alibi_free, position_drope;
 
 const struct position_preset *preset_at(int index);          /* NULL past the end */
 const struct position_preset *preset_find(const char *name); /* NULL: none */
@@ -131,6 +134,11 @@ alibi_status pattern_read(struct pattern *out, const struct alibi_config *c);
  * model. */
 alibi_status pattern_name(char out[ALIBI_NAME_MAX], const struct pattern *p,
                           const struct alibi_config *c);
+
+/* The name of the pattern that is trained after `done` of `steps` steps: layers whose method has an
+ * end have no position from there on. */
+alibi_status pattern_name_after(char out[ALIBI_NAME_MAX], const struct pattern *p,
+                                const struct alibi_config *c, int64_t done, int64_t steps);
 
 /* Whether the pattern fits the model of that configuration. */
 alibi_status pattern_check(const struct pattern *p, const struct alibi_config *c);

@@ -14,6 +14,9 @@
  *   yarn   w_n (g + (1 - g) / s), g = (r - 1) / 31 within 0..1, and q and k times 1 + 0.1 ln s
  *                                                              Peng et al. (2023, arXiv 2309.00071)
  *
+ * With `until` layers rotate for that share of the steps of a training, and have no position after
+ * it (drope.c).
+ *
  * With `share` only that share of the pairs is rotated, the fastest ones; the others carry no
  * position (p-RoPE: Barbero et al., 2024, arXiv 2410.06205). */
 #include <math.h>
@@ -26,6 +29,7 @@ struct options {
     double share; /* of the pairs that are rotated */
     int stretch;  /* enum stretch */
     double factor;
+    double until; /* share of the training steps */
 };
 
 enum stretch { STRETCH_NONE, STRETCH_PI, STRETCH_NTK, STRETCH_YARN };
@@ -42,6 +46,8 @@ static const struct alibi_option options[] = {
       "how angles are stretched, for tests past the training length" },
     { "factor", ALIBI_OPTION_REAL, AT(factor), 1, 1e6, NULL, "1", "X",
       "by how much angles are stretched" },
+    { "until", ALIBI_OPTION_REAL, AT(until), 0, 1, NULL, "1", "X",
+      "share of the training steps after which its layers have no position" },
 };
 
 static void defaults(const struct alibi_config *c, void *own)
@@ -123,6 +129,11 @@ static int layout(const struct position *p)
     return own(p)->layout;
 }
 
+static double until(const struct position *p)
+{
+    return own(p)->until;
+}
+
 const struct position_method position_rotary = {
     .name = "rotary",
     .summary = "rotates queries and keys by angles that grow with the position",
@@ -133,4 +144,5 @@ const struct position_method position_rotary = {
     .check = check,
     .row = row,
     .layout = layout,
+    .until = until,
 };

@@ -44,6 +44,43 @@ struct run {
 
 /* ---- making: nothing is written until all of this succeeded */
 
+static alibi_status new_workspace(struct run *r)
+{
+    const struct alibi_training *t = &r->training;
+
+    return workspace_new(&r->workspace, r->model,
+                         &(struct pass_settings){ .skip = t->skip,
+                                                  .recompute = t->recompute,
+                                                  .tail_dropout = t->adaptive_dropout,
+                                                  .attention_dropout = t->attention_dropout,
+                                                  .activation_dropout = t->activation_dropout });
+}
+
+/* The model's position becomes another one that has the same tensors. */
+static alibi_status change_position(struct run *r, const char *position)
+{
+    if (strcmp(position, r->model->config.position) == 0)
+        return ALIBI_OK;
+    workspace_free(r->workspace); /* it has the tables of the old one */
+    r->workspace = NULL;
+    TRY_RETURN(model_set_position(r->model, position));
+    return new_workspace(r);
+}
+
+/* Positions that end before the training does can do so: that must not be found out hours later. */
+static alibi_status check_positions(struct run *r)
+{
+    int64_t steps = r->training.steps;
+    char first[ALIBI_NAME_MAX], last[ALIBI_NAME_MAX];
+
+    memcpy(first, r->model->config.position, sizeof first);
+    TRY_RETURN(model_position_after(r->model, steps, steps, last));
+    if (strcmp(first, last) == 0)
+        return ALIBI_OK;
+    TRY_RETURN(model_set_position(r->model, last));
+    return model_set_position(r->model, first);
+}
+
 static alibi_status make(struct run *r)
 {
     struct alibi_training *t = &r->training;
@@ -81,13 +118,8 @@ static alibi_status make(struct run *r)
                   (long long)t->train_length);
     TRY_RETURN(loader_new(&r->loader, &batches));
     TRY_RETURN(model_new(&r->model, &r->config, r->device, r->type, true));
-    TRY_RETURN(
-        workspace_new(&r->workspace, r->model,
-                      &(struct pass_settings){ .skip = t->skip,
-                                               .recompute = t->recompute,
-                                               .tail_dropout = t->adaptive_dropout,
-                                               .attention_dropout = t->attention_dropout,
-                                               .activation_dropout = t->activation_dropout }));
+    TRY_RETURN(check_positions(r));
+    TRY_RETURN(new_workspace(r));
     TRY_RETURN(model_check_length(r->model, t->train_length));
     return optimizer_init(&r->optimizer, r->model, t->optimizer);
 }
@@ -236,7 +268,23 @@ static alibi_status agree_in_steps(const struct run *r, const struct train_state
     return ALIBI_OK;
 }
 
-static alibi_status agree(const struct run *r, const char *path, struct train_state *state)
+/* The position of the checkpoint is the one that was asked for, or what has become of it. A run
+ * that was extended after its positions had ended stays without them. */
+static alibi_status agree_in_position(const struct run *r, struct alibi_config *there, int64_t step,
+                                      int64_t steps)
+{
+    char due[ALIBI_NAME_MAX], last[ALIBI_NAME_MAX];
+
+    TRY_RETURN(model_position_after(r->model, step - 1, steps, due));
+    TRY_RETURN(model_position_after(r->model, steps, steps, last));
+    if (strcmp(there->position, due) == 0 || strcmp(there->position, last) == 0)
+        memcpy(there->position, r->config.position, sizeof there->position);
+    return ALIBI_OK;
+}
+
+/* position: of the checkpoint */
+static alibi_status agree(const struct run *r, const char *path, struct train_state *state,
+                          char position[ALIBI_NAME_MAX])
 {
     alibi_status status;
     struct alibi_config config;
@@ -257,6 +305,8 @@ static alibi_status agree(const struct run *r, const char *path, struct train_st
                       (long long)alibi_tokenizer_vocab(here));
         goto out;
     }
+    memcpy(position, config.position, ALIBI_NAME_MAX);
+    TRY(agree_in_position(r, &config, state->step, training.steps));
     options = alibi_config_options(&count);
     TRY(agree_in(r, options, count, &config, &r->config));
     options = training_shaping_options(&count);
@@ -271,8 +321,10 @@ out:
 static alibi_status restore(struct run *r, const char *path)
 {
     struct train_state state;
+    char position[ALIBI_NAME_MAX];
 
-    TRY_RETURN(agree(r, path, &state));
+    TRY_RETURN(agree(r, path, &state, position));
+    TRY_RETURN(change_position(r, position));
     r->state = state;
     /* A complete run needs no more than its state. */
     if (state.step < r->training.steps || validation_due(r)) {
@@ -466,12 +518,26 @@ static size_t peak_so_far(const struct run *r)
     return peak > earlier ? peak : earlier;
 }
 
+/* Before the next step: positions that end with the last one. */
+static alibi_status end_positions(struct run *r)
+{
+    char was[ALIBI_NAME_MAX], is[ALIBI_NAME_MAX];
+
+    memcpy(was, r->model->config.position, sizeof was);
+    TRY_RETURN(model_position_after(r->model, r->state.step, r->training.steps, is));
+    if (strcmp(was, is) != 0)
+        call_note(r->call, "after step %lld position '%s' becomes '%s'", (long long)r->state.step,
+                  was, is);
+    return change_position(r, is);
+}
+
 static alibi_status take_step(struct run *r)
 {
     const struct alibi_training *t = &r->training;
     int64_t step = r->state.step + 1;
     double before = clock_seconds(), loss, norm, seconds;
 
+    TRY_RETURN(end_positions(r));
     TRY_RETURN(gradients(r, step, &loss));
     TRY_RETURN(optimizer_update(&r->optimizer, t, step, loss, &norm));
     TRY_RETURN(journal_record(&r->journal, step, loss, norm, schedule_lr(t, step)));

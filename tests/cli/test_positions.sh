@@ -81,6 +81,15 @@ fi
 check "their factors" "$ALIBI" inspect free
 expect 2 "0.001 of .* heads is less than one" \
     "$ALIBI" train "${small[@]}" --position alibi:free=0.001 --out none
+# Positions that end: the checkpoint says what the model has become.
+check "drope" "$ALIBI" train "${small[@]}" --position drope:until=0.5 --out drope
+if grep -qF '"position": "none"' drope/step-00000006/config.json &&
+    grep -qF '"position": "drope:until=0.5"' drope/recipe.json; then
+    pass "a model without positions after half of the steps"
+else
+    fail "drope" "$(grep '"position"' drope/recipe.json drope/step-*/config.json)"
+fi
+check "which resumes" "$ALIBI" train --resume --out drope
 # Another position at test time, with the weights as they are.
 held=("${text[@]}" --split valid --lengths 64 --tokens 256 --json)
 check "a model as it was trained" "$ALIBI" eval own "${held[@]}"

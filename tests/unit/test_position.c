@@ -542,7 +542,39 @@ static void a_pattern_has_one_name(void **state)
     assert_name("hybrid:logn=false", "hybrid:logn=false");
     assert_name("alibi-free:free=0.5", "alibi-free");
     assert_name("alibi-free:free=0.25:bias-max=4", "alibi-free:bias-max=4:free=0.25");
+    assert_name("drope", "drope");
+    assert_name("drope:until=0.875:base=500", "drope:base=500");
+    assert_name("drope:until=0.5", "drope:until=0.5");
     assert_name("3*rotary:window=64,none:logn", "3*rotary:window=64,none:logn");
+}
+
+static void assert_after(const char *text, int64_t done, const char *expected)
+{
+    struct alibi_config c = default_config();
+    struct pattern p;
+    char name[ALIBI_NAME_MAX];
+
+    assert_ok(read_pattern(&p, text));
+    assert_ok(pattern_name_after(name, &p, &c, done, 1000));
+    assert_string_equal(name, expected);
+}
+
+static void positions_end_after_their_share_of_the_steps(void **state)
+{
+    (void)state;
+    assert_after("drope", 0, "drope");
+    assert_after("drope", 874, "drope");
+    assert_after("drope", 875, "none");
+    assert_after("drope", 1000, "none");
+    assert_after("rotary", 1000, "rotary");
+    assert_after("rotary:until=0", 0, "none");
+    assert_after("3*rotary:until=0.5:window=64:logn,rotary:until=0.75", 499,
+                 "3*rotary:window=64:logn:until=0.5,rotary:until=0.75");
+    assert_after("3*rotary:until=0.5:window=64:logn,rotary:until=0.75", 500,
+                 "3*none:window=64:logn,rotary:until=0.75");
+    assert_after("3*rotary:until=0.5:window=64:logn,rotary:until=0.75", 750,
+                 "3*none:window=64:logn,none");
+    assert_after("rotary:until=0.5,none", 500, "none");
 }
 
 static void layers_take_the_elements_of_a_pattern_in_turn(void **state)
@@ -736,6 +768,7 @@ int main(void)
         cmocka_unit_test(other_names_of_a_method_are_understood_and_written_as_its_own),
         cmocka_unit_test(unknown_methods_name_the_nearest_and_all),
         cmocka_unit_test(a_pattern_has_one_name),
+        cmocka_unit_test(positions_end_after_their_share_of_the_steps),
         cmocka_unit_test(layers_take_the_elements_of_a_pattern_in_turn),
         cmocka_unit_test(a_preset_is_a_pattern_with_its_options_passed_on),
         cmocka_unit_test(options_of_the_model_are_defaults_of_its_methods),

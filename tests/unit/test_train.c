@@ -320,6 +320,69 @@ static void so_does_one_that_norms_queries_and_keys(void **state)
     check_resume_at_every_step(p, tiny_training(5, 2));
 }
 
+static void so_does_one_whose_positions_end(void **state)
+{
+    struct site *p = *state;
+
+    snprintf(p->config.position, sizeof p->config.position, "rotary:until=0.5:logn");
+    check_resume_at_every_step(p, tiny_training(6, 2));
+}
+
+static void assert_position(struct site *p, const char *run, int64_t step, const char *position)
+{
+    struct alibi_config config;
+    alibi_tokenizer *tokenizer = NULL;
+
+    assert_ok(checkpoint_read_config(step_path(in_place(p, run), step), &config, &tokenizer));
+    alibi_tokenizer_free(tokenizer);
+    assert_string_equal(config.position, position);
+}
+
+/* The first three of six steps are those of rotary. */
+static void positions_that_end_leave_a_model_without_them(void **state)
+{
+    struct site *p = *state;
+    struct alibi_training t = tiny_training(6, 6);
+    static const char *const names[] = { "rotary", "drope:until=0.5" };
+
+    for (int64_t k = 3; k <= 4; k++) {
+        for (int i = 0; i < 2; i++) {
+            listen_to(&p->listener, k);
+            snprintf(p->config.position, sizeof p->config.position, "%s", names[i]);
+            assert_fails(train(p, &t, i == 0 ? "rotary" : "run", k == 4), ALIBI_INTERRUPTED,
+                         "saved");
+        }
+        assert_position(p, "run", k, k == 3 ? "drope:until=0.5" : "none");
+        assert_true((distance(p, "run", "rotary") > 0) == (k == 4));
+    }
+    listen_to(&p->listener, 0);
+    assert_ok(train(p, &t, "run", true));
+    assert_position(p, "run", 6, "none");
+
+    /* A longer run stays without them, also if it is stopped where they would not have ended. */
+    t.steps = 60;
+    listen_to(&p->listener, 8);
+    assert_fails(train(p, &t, "run", true), ALIBI_INTERRUPTED, "saved");
+    assert_position(p, "run", 8, "none");
+    listen_to(&p->listener, 9);
+    assert_fails(train(p, &t, "run", true), ALIBI_INTERRUPTED, "saved");
+    assert_position(p, "run", 9, "none");
+    snprintf(p->config.position, sizeof p->config.position, "rotary");
+    assert_fails(train(p, &t, "run", true), ALIBI_BAD_INPUT,
+                 "has position \"none\", this run asks for \"rotary\"");
+}
+
+/* The third layer's table would be the second of its kind. */
+static void positions_that_would_rename_a_tensor_cannot_end(void **state)
+{
+    struct site *p = *state;
+    struct alibi_training t = tiny_training(3, 1);
+
+    p->config.layers = 3;
+    snprintf(p->config.position, sizeof p->config.position, "none,rotary:until=0.5,t5");
+    assert_fails(train(p, &t, "run", false), ALIBI_USAGE, "as 'position.1.weight' shows");
+}
+
 static void trained_slopes_move_and_are_in_the_checkpoint(void **state)
 {
     struct site *p = *state;
@@ -866,6 +929,9 @@ int main(void)
         RUN_TEST(so_does_one_with_a_pattern_of_methods),
         RUN_TEST(so_does_one_with_learned_curves),
         RUN_TEST(so_does_one_that_norms_queries_and_keys),
+        RUN_TEST(so_does_one_whose_positions_end),
+        RUN_TEST(positions_that_end_leave_a_model_without_them),
+        RUN_TEST(positions_that_would_rename_a_tensor_cannot_end),
         RUN_TEST(trained_slopes_move_and_are_in_the_checkpoint),
         cmocka_unit_test_teardown(an_update_leaves_slopes_at_0_or_above, no_leak),
         RUN_TEST(a_run_can_be_stopped_at_every_step),
