@@ -375,7 +375,7 @@ static const struct {
     { BIAS_TABLE, 40 },
     { BIAS_TABLE, 129 },
     { BIAS_TABLE, 1024 },
-    { BIAS_TABLE, 1025 }, /* the largest that fits is 1024 */
+    { BIAS_TABLE, 1025 }, /* the largest whose gradient fits into shared memory is 1024 */
 };
 
 /* Every width at every length; the rest goes round, at different speeds. Many heads only where the

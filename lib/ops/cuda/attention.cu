@@ -49,10 +49,8 @@ alibi_status check_size(const struct attention_args *a)
 bool wgmma_serves(const struct context *c, const struct attention_args *a)
 {
     return c->major == 9 && a->q.type == DTYPE_BF16 && a->q.shape[3] > 0 && a->q.shape[3] <= 128 &&
-           a->scale > 0 && a->bias.kind != BIAS_GATE &&
-           (a->bias.kind != BIAS_TABLE || a->bias.values.shape[1] <= TABLE_LARGEST) &&
-           rows_are_aligned(a->q) && rows_are_aligned(a->k) && rows_are_aligned(a->v) &&
-           rows_are_aligned(a->y);
+           a->scale > 0 && a->bias.kind != BIAS_GATE && rows_are_aligned(a->q) &&
+           rows_are_aligned(a->k) && rows_are_aligned(a->v) && rows_are_aligned(a->y);
 }
 
 } // namespace
@@ -163,7 +161,8 @@ extern "C" alibi_status cuda_attention_backward(struct device *dev, const struct
                                      .rows = (int)attention_tiles(a->q.shape[1]),
                                      .words = (int)attention_kept_words(a->k.shape[1]) };
     const bool wgmma = wgmma_serves(c, a) && rows_are_aligned(a->dy) && rows_are_aligned(a->dq) &&
-                       rows_are_aligned(a->dk) && rows_are_aligned(a->dv);
+                       rows_are_aligned(a->dk) && rows_are_aligned(a->dv) &&
+                       (a->bias.kind != BIAS_TABLE || a->bias.values.shape[1] <= TABLE_LARGEST);
     const int64_t rows[] = { a->lse.shape[0], a->lse.shape[1], a->lse.shape[2],
                              (int64_t)sizeof(float) };
     float *delta;

@@ -220,8 +220,9 @@ inline bool rows_are_aligned(struct tensor view)
 
 static const float log2_e = 1.4426950408889634f;
 
-// A head's table of biases / scale in shared memory, padded on both sides: a tile on the diagonal
-// reads distances below 0, which the mask overrides, and tiles near the end read past it.
+// The backward pass has a head's table of biases / scale in shared memory, padded on both sides: a
+// tile on the diagonal reads distances below 0, which the mask overrides, and tiles near the end
+// read past it.
 enum { TABLE_LARGEST = 1024, TABLE_AROUND = 384 };
 
 struct bias_table {

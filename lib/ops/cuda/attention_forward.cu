@@ -11,9 +11,9 @@
 // the tensor cores, and inside each consumer the two products of neighbouring key tiles overlap
 // with the softmax between them.
 //
-//   producer warpgroup (setmaxnreg 24 or 32)
-//     warp 0, one thread     TMA: Q of the item, then K(n) V(n) K(n-1) V(n-1) ... into the ring
-//     warps 1 to 3           bias tables of the next item, where the bias is a table
+//   producer warpgroup (setmaxnreg 24 or 32), one thread
+//
+//     TMA: Q of the item, then K(n) V(n) K(n-1) V(n-1) ... into the ring
 //
 //   consumer warpgroup (setmaxnreg 240 or 160), key tiles n = last, last - 1, ... 0
 //
@@ -38,7 +38,6 @@ namespace
 
 enum {
     STAGES = 2,          // of the K and V rings
-    TABLES = 2,          // bias tables: of this item and of the next
     HEADS_TOGETHER = 16, // heads whose K and V stay in the L2 cache
 };
 
@@ -53,11 +52,36 @@ template <int D> struct config {
     };
 };
 
+// The tables of all heads, biases / scale, padded as in struct bias_table. They may be of any
+// length.
+struct padded_table {
+    float *entries; // [H, length]
+    int64_t length;
+
+    __device__ __forceinline__ const float *row(int h) const // at distance 0
+    {
+        return entries + h * length + TABLE_AROUND;
+    }
+};
+
+struct pad_table {
+    struct attention_shape s;
+    struct padded_table to;
+
+    template <int N> __device__ __forceinline__ void run(int64_t i) const
+    {
+        const int h = (int)(i / to.length), distance = (int)(i % to.length) - TABLE_AROUND;
+
+        to.entries[i] = s.bias(h, max(0, distance)) * (1.0f / s.scale); // as fill_table()
+    }
+};
+
 struct forward_params {
     CUtensorMap q, k, v;
     heads<bf16> y;
     float *lse; // [B, H, Lq]
     struct attention_shape s;
+    struct padded_table table;
     struct kept_tiles kept;
     int blocks, items; // query blocks per head; of all heads
     struct weight_mask mask;
@@ -67,9 +91,7 @@ template <int D> struct forward_smem {
     bf16 q[D / PANEL][config<D>::QUERIES][PANEL];
     bf16 k[STAGES][D / PANEL][BLOCK_KEYS][PANEL];
     bf16 v[STAGES][D / PANEL][BLOCK_KEYS][PANEL];
-    struct bias_table table[TABLES];
     mbarrier q_full, q_empty, k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
-    mbarrier table_full[TABLES], table_empty[TABLES];
 };
 
 // Dynamic shared memory begins at a multiple of 16 bytes only.
@@ -162,23 +184,6 @@ __device__ __forceinline__ void produce_tiles(const forward_params &p, forward_s
     }
 }
 
-// The other warps of the producer warpgroup copy bias tables, one item ahead of the consumers.
-enum { TABLE_THREADS = WARPGROUP - 32 };
-
-template <int D, int MASK>
-__device__ __forceinline__ void produce_tables(const forward_params &p, forward_smem<D> *smem)
-{
-    pipeline_state<TABLES> t = { 0, PRODUCER_PARITY };
-
-    for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
-        item<D, MASK> w(p, index);
-        mbarrier_wait(&smem->table_empty[t.stage], t.parity);
-        fill_table(&smem->table[t.stage], p.s, w.h, (int)threadIdx.x - 32, TABLE_THREADS);
-        mbarrier_arrive(&smem->table_full[t.stage]);
-        t.advance();
-    }
-}
-
 // ---- consumer
 
 // What one thread holds of its warpgroup's 64 queries: elements of two rows, `row` and row + 8, in
@@ -215,22 +220,23 @@ __device__ __forceinline__ void start_from_slope(fragment<D> &f, float step, int
         f.s[i] = fmaf(step, (float)column_of(i), row_of(i) ? lower : upper);
 }
 
-// The same from a table of biases. `far`: all pairs have the table's last entry.
+// The same from a head's table of biases, which 128 x 64 pairs read at 191 neighbouring places:
+// they come from the L1 cache. `far`: all pairs have the table's last entry.
 template <int D>
-__device__ __forceinline__ void start_from_table(fragment<D> &f, const bias_table *table,
+__device__ __forceinline__ void start_from_table(fragment<D> &f, const float *__restrict__ table,
                                                  int first_key, int T, bool far)
 {
-    const float *bias = table->at(f.row - first_key - f.column);
-    float last = *table->at(T - 1);
+    const float *__restrict__ bias = table + (f.row - first_key - f.column);
 
     if (far) {
+        float last = __ldg(table + T - 1);
 #pragma unroll
         for (int i = 0; i < BLOCK_KEYS / 2; i++)
             f.s[i] = last;
     } else {
 #pragma unroll
         for (int i = 0; i < BLOCK_KEYS / 2; i++)
-            f.s[i] = bias[row_of(i) - 8 * (i / 4) - (i & 1)];
+            f.s[i] = __ldg(bias + (row_of(i) - 8 * (i / 4) - (i & 1)));
     }
 }
 
@@ -266,7 +272,7 @@ template <int D> struct ping_pong {
 template <int D, bool TABLE, int MASK>
 __device__ __forceinline__ void issue_scores(fragment<D> &f, const forward_params &p,
                                              forward_smem<D> *smem, const item<D, MASK> &w,
-                                             const bias_table *table, float step, int n,
+                                             const float *table, float step, int n,
                                              pipeline_state<STAGES> t, int group)
 {
     int nearest = p.s.past() + w.first - ((n + 1) * BLOCK_KEYS - 1);
@@ -434,7 +440,6 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
     int lane = threadIdx.x % 32,
         in_block = group * WGMMA_M + threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
     pipeline_state<STAGES> t = { 0, CONSUMER_PARITY };
-    pipeline_state<TABLES> table = { 0, CONSUMER_PARITY };
     uint32_t q_parity = CONSUMER_PARITY;
     fragment<D> f;
 
@@ -443,11 +448,10 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
     for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
         item<D, MASK> w(p, index);
         float step = p.s.kind == BIAS_LINEAR ? p.s.values[w.h] / p.s.scale : 0.0f;
+        const float *table = TABLE ? p.table.row(w.h) : NULL;
         int n = w.next(w.last_block);
         bool any = false; // O holds something
 
-        if (TABLE)
-            mbarrier_wait(&smem->table_full[table.stage], table.parity);
         f.row = p.s.past() + w.first + in_block;
         f.m[0] = f.m[1] = -INFINITY;
         f.l[0] = f.l[1] = 0.0f;
@@ -456,7 +460,7 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
 
         // Prologue: S and softmax of the nearest key block. It holds the diagonal, so it is never
         // skipped.
-        issue_scores<D, TABLE, MASK>(f, p, smem, w, &smem->table[table.stage], step, n, t, group);
+        issue_scores<D, TABLE, MASK>(f, p, smem, w, table, step, n, t, group);
         ping_pong<D>::pass(group);
         if constexpr (MASK == DROPOUT)
             draw_mask<D, MASK>(f, p, w, n);
@@ -469,8 +473,7 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
         for (n = w.next(n - 1); n >= 0; n = w.next(n - 1)) {
             pipeline_state<STAGES> before = t;
             t.advance();
-            issue_scores<D, TABLE, MASK>(f, p, smem, w, &smem->table[table.stage], step, n, t,
-                                         group);
+            issue_scores<D, TABLE, MASK>(f, p, smem, w, table, step, n, t, group);
             mbarrier_wait(&smem->v_full[before.stage], before.parity);
             issue_values<D>(f, shared_address(smem->v[before.stage]), any);
             any = true;
@@ -490,13 +493,9 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
             pack_operand<BLOCK_KEYS>(f.p, f.s);
         }
 
-        // Q and the table are free: the producer loads those of the next item during the tail.
+        // Q is free: the producer loads that of the next item during the tail.
         if (threadIdx.x % WARPGROUP == 0)
             mbarrier_arrive(&smem->q_empty);
-        if (TABLE) {
-            mbarrier_arrive(&smem->table_empty[table.stage]);
-            table.advance();
-        }
 
         // Tail: P V of the last block, and the epilogue.
         mbarrier_wait(&smem->v_full[t.stage], t.parity);
@@ -517,10 +516,6 @@ template <int D> __device__ __forceinline__ void init_barriers(forward_smem<D> *
         mbarrier_init(&smem->k_empty[i], config<D>::CONSUMERS);
         mbarrier_init(&smem->v_empty[i], config<D>::CONSUMERS);
     }
-    for (int i = 0; i < TABLES; i++) {
-        mbarrier_init(&smem->table_full[i], TABLE_THREADS);
-        mbarrier_init(&smem->table_empty[i], WARPGROUP * config<D>::CONSUMERS);
-    }
     fence_async_proxy();
 }
 #endif // HAS_WGMMA
@@ -540,8 +535,6 @@ __global__ void __launch_bounds__(config<D>::THREADS, 1)
         setmaxnreg_dec<config<D>::PRODUCER_REGISTERS>();
         if (threadIdx.x == 0)
             produce_tiles<D, MASK>(p, smem);
-        else if (TABLE && threadIdx.x >= 32)
-            produce_tables<D, MASK>(p, smem);
     } else {
         setmaxnreg_inc<config<D>::CONSUMER_REGISTERS>();
         consume<D, TABLE, MASK>(p, smem, (int)threadIdx.x / WARPGROUP - 1);
@@ -585,6 +578,13 @@ alibi_status forward_wgmma(struct context *c, const struct attention_args *a,
     p.lse = (float *)a->lse.data;
     p.kept = kept;
     p.mask = weight_mask_of(a->dropout, a->k.shape[1]);
+    p.table = { NULL, p.s.T + 2 * TABLE_AROUND };
+    if (a->bias.kind == BIAS_TABLE) {
+        const int64_t entries[] = { p.s.H, p.table.length, (int64_t)sizeof(float) };
+        TRY_RETURN(cuda_scratch_for(c, SCRATCH_BIAS, entries, 3, (void **)&p.table.entries));
+        TRY_RETURN(each<1>(c, "attention forward", pad_table{ p.s, p.table },
+                           p.s.H * p.table.length, false));
+    }
     switch (mask_kind_of(a)) {
     case DROPOUT:
         return p.s.D <= 64 ? launch_forward<64, DROPOUT>(c, a, p)

@@ -41,7 +41,7 @@ enum scratch_place {
     SCRATCH_ROWS,    /* attention backward: delta, one number per query and head */
     SCRATCH_NORMS,   /* norms of key tiles */
     SCRATCH_TURNS,   /* attention backward: whose turn it is to add to a tile of dQ; the ticket */
-    SCRATCH_BIAS,    /* attention backward: partial gradients of the bias */
+    SCRATCH_BIAS,    /* attention: tables of biases; backward: partial gradients of the bias */
     SCRATCH_KEPT,    /* which key tiles attention uses */
     SCRATCH_PARTS,   /* decoding: results over parts of the keys */
     SCRATCH_DECODE,  /* decoding: operands of linear layers, padded to full products */

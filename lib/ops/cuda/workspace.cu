@@ -47,6 +47,8 @@ extern "C" size_t cuda_workspace(struct device *dev, const struct workspace_args
     // Forward. Decoding has few queries at a time, over parts no smaller than a pair of tiles.
     bytes[SCRATCH_NORMS] = bytes_of(B, H, tiles, sizeof(float));
     bytes[SCRATCH_KEPT] = bytes_of(B, H, tiles, attention_kept_words(L), sizeof(uint32_t));
+    bytes[SCRATCH_BIAS] =
+        bytes_of(H, max(L, (int64_t)TABLE_LARGEST) + 2 * TABLE_AROUND, sizeof(float));
     bytes[SCRATCH_DECODE] = cuda_decode_bytes(C, C > 0 ? ceil_div(a->largest, C) : 0);
     if (!a->training || L <= DECODE_QUERIES)
         bytes[SCRATCH_PARTS] = bytes_of(B, H, min(L, (int64_t)DECODE_QUERIES),
@@ -63,7 +65,8 @@ extern "C" size_t cuda_workspace(struct device *dev, const struct workspace_args
         bytes[SCRATCH_QUERIES] = bytes_of(B, H, tiles, ATTENTION_TILE, padded, sizeof(float));
         bytes[SCRATCH_ROWS] = bytes_of(B, H, L, sizeof(float));
         bytes[SCRATCH_TURNS] = add(bytes_of(B, H, tiles, sizeof(int)), sizeof(int));
-        bytes[SCRATCH_BIAS] = max(table, bytes_of(B, H, L, sizeof(float)));
+        bytes[SCRATCH_BIAS] =
+            max(bytes[SCRATCH_BIAS], max(table, bytes_of(B, H, L, sizeof(float))));
         bytes[SCRATCH_SUMS] = max(of_rows, cuda_column_bytes(WIDEST * C));
         bytes[SCRATCH_SORT] = cuda_sorting_bytes(c, (int64_t)rows);
 
