@@ -51,6 +51,12 @@ static struct tensor scaled_queries(const struct workspace *w, const struct pass
     return tensor_heads(w->activations.branch, p->B, p->L, 0, a->q.shape[2], a->q.shape[3]);
 }
 
+/* How many keys a query sees at most; 0: all before it. */
+static int64_t keys_seen(const struct model *m, int64_t n, const struct attention_args *a)
+{
+    return a->window > 0 ? a->window + model_position(m, n)->sinks : 0;
+}
+
 struct logn_args attention_scale(const struct workspace *w, const struct pass *p, int64_t n,
                                  const struct attention_args *a)
 {
@@ -63,7 +69,7 @@ struct logn_args attention_scale(const struct workspace *w, const struct pass *p
                                .y = some_heads(scaled_queries(w, p, a), first, count),
                                .factor = value_of(m, logn),
                                .start = p->start,
-                               .window = a->window,
+                               .window = keys_seen(m, n, a),
                                .ragged = p->ragged,
                                .dy = dq,
                                .dx = dq,
@@ -136,6 +142,88 @@ alibi_status norm_heads_backward(const struct workspace *w, int64_t n,
     return dev->ops->head_norm_backward(dev, &of_k);
 }
 
+/* ---- sinks */
+
+/* Rows from..from+count-1 of a view. */
+static struct tensor some_rows(struct tensor view, int64_t from, int64_t count)
+{
+    if (view.data)
+        view.data = tensor_at(view, from * view.stride[1]);
+    view.shape[1] = count;
+    return view;
+}
+
+/* One sequence of a view, or one row of a batch. */
+static struct tensor one_of(struct tensor view, int64_t b)
+{
+    view.data = tensor_at(view, b * view.stride[0]);
+    view.shape[0] = 1;
+    return view;
+}
+
+struct sinks_args attention_sinks(const struct workspace *w, const struct pass *p, int64_t n,
+                                  const struct attention_args *a)
+{
+    struct sinks_args s = { .q = a->q,
+                            .k = a->k,
+                            .v = a->v,
+                            .bias = a->bias,
+                            .scale = a->scale,
+                            .window = a->window,
+                            .sinks = model_position(w->model, n)->sinks,
+                            .rotation = a->rotation,
+                            .dropout = a->dropout,
+                            .y = a->y,
+                            .lse = a->lse,
+                            .dy = a->dy,
+                            .dq = a->dq,
+                            .dk = a->dk,
+                            .dv = a->dv,
+                            .dbias = a->dbias };
+    int64_t count = p->L < s.sinks ? p->L : s.sinks;
+
+    s.rotation.start = p->start;
+    s.rotation.ragged = p->ragged;
+    if (s.sinks > 0 && p->cache) {
+        struct kv first = cache_sinks(p->cache, n);
+        bool ragged = ragged_present(p->ragged);
+
+        s.k = ragged ? first.k : one_of(first.k, p->slot);
+        s.v = ragged ? first.v : one_of(first.v, p->slot);
+    } else if (s.sinks > 0) {
+        s.k = some_rows(s.k, 0, count);
+        s.v = some_rows(s.v, 0, count);
+        s.dk = some_rows(s.dk, 0, count);
+        s.dv = some_rows(s.dv, 0, count);
+    }
+    return s;
+}
+
+/* New keys that will be sinks are kept apart: the window moves on from them. */
+static alibi_status keep_sinks(const struct workspace *w, const struct pass *p, int64_t n,
+                               const struct attention_args *a)
+{
+    struct device *dev = w->model->device;
+    int64_t sinks = model_position(w->model, n)->sinks;
+
+    for (int64_t b = 0; b < p->B && sinks > 0; b++) {
+        int64_t slot = p->slots ? p->slots[b] : p->slot;
+        int64_t start = p->slots ? p->lengths[b] - 1 : p->start, left = sinks - start;
+        int64_t count = left < p->L ? left : p->L;
+        struct kv kept = cache_sinks(p->cache, n);
+
+        if (count <= 0)
+            continue;
+        TRY_RETURN(dev->ops->copy(dev, some_rows(one_of(kept.k, slot), start, count),
+                                  some_rows(one_of(a->k, b), 0, count)));
+        TRY_RETURN(dev->ops->copy(dev, some_rows(one_of(kept.v, slot), start, count),
+                                  some_rows(one_of(a->v, b), 0, count)));
+    }
+    return ALIBI_OK;
+}
+
+/* ---- the cache */
+
 /* The new keys and values join the cache, and attention is over all that the cache holds. */
 static alibi_status append(struct workspace *w, const struct pass *p, int64_t n,
                            struct attention_args *a)
@@ -145,6 +233,7 @@ static alibi_status append(struct workspace *w, const struct pass *p, int64_t n,
     int store = cache_store(p->cache, n);
     struct kv all;
 
+    TRY_RETURN(keep_sinks(w, p, n, a));
     if (ragged_present(p->ragged)) {
         struct ragged held = { p->ragged.slot,
                                vector_part(w->activations.lengths, (1 + store) * p->B, p->B) };
@@ -355,23 +444,30 @@ static alibi_status measured(struct workspace *w, struct attention_args *a)
     return ALIBI_OK;
 }
 
-/* Queries, keys, bias and log-sum-exp on the host. */
-static alibi_status add_reach(struct workspace *w, const struct attention_args *a, int64_t n)
+/* Queries, keys, bias, log-sum-exp and angles on the host. */
+static alibi_status add_reach(struct workspace *w, const struct pass *p,
+                              const struct attention_args *a, int64_t n)
 {
     alibi_status status;
+    struct sinks_args sinks;
     struct device *dev = w->model->device;
     const struct reach *reach = w->settings.reach;
     struct attention_args host = *a;
 
-    host.q.data = host.k.data = host.lse.data = host.bias.values.data = NULL;
+    host.rotation.table.data = host.q.data = host.k.data = host.lse.data = host.bias.values.data =
+        NULL;
     TRY(download_view(dev, &host.q, a->q));
     TRY(download_view(dev, &host.k, a->k));
     TRY(download(dev, &host.lse, a->lse));
     if (a->bias.kind != BIAS_NONE)
         TRY(download(dev, &host.bias.values, a->bias.values));
-    attention_reach(&host, reach->from, reach->step, reach->near,
+    if (a->rotation.table.data && model_position(w->model, n)->sinks > 0)
+        TRY(download(dev, &host.rotation.table, a->rotation.table));
+    sinks = attention_sinks(w, p, n, &host);
+    attention_reach(&host, sinks.sinks > 0 ? &sinks : NULL, reach->from, reach->step, reach->near,
                     reach->heads + n * w->model->config.heads);
 out:
+    mem_free(host.rotation.table.data);
     mem_free(host.q.data);
     mem_free(host.k.data);
     mem_free(host.lse.data);
@@ -383,6 +479,7 @@ alibi_status attention_run(struct workspace *w, const struct pass *p, int64_t n)
 {
     struct device *dev = w->model->device;
     struct attention_args a = attention_of(w, p, n);
+    struct sinks_args sinks;
 
     if (w->model->config.qk_norm)
         TRY_RETURN(norm_heads(w, p, n, &a));
@@ -393,7 +490,11 @@ alibi_status attention_run(struct workspace *w, const struct pass *p, int64_t n)
         TRY_RETURN(append(w, p, n, &a));
     TRY_RETURN(check_scores(w, p, n, &a));
     if (w->settings.record && !w->activations.training)
-        return measured(w, &a);
-    TRY_RETURN(dev->ops->attention_forward(dev, &a));
-    return w->settings.reach && !p->cache ? add_reach(w, &a, n) : ALIBI_OK;
+        TRY_RETURN(measured(w, &a));
+    else
+        TRY_RETURN(dev->ops->attention_forward(dev, &a));
+    sinks = attention_sinks(w, p, n, &a);
+    if (sinks.sinks > 0)
+        TRY_RETURN(dev->ops->sinks_forward(dev, &sinks));
+    return w->settings.reach && !p->cache ? add_reach(w, p, &a, n) : ALIBI_OK;
 }

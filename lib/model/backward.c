@@ -98,6 +98,7 @@ static alibi_status attention_back(struct workspace *w, const struct pass *p, in
 {
     struct device *dev = w->model->device;
     bool normed = w->model->config.qk_norm, scaled = w->model->blocks[n].logn >= 0;
+    bool sinks = model_position(w->model, n)->sinks > 0;
     struct attention_args seen = *args; /* with queries and keys as attention has seen them */
     struct logn_args scale;
 
@@ -108,13 +109,21 @@ static alibi_status attention_back(struct workspace *w, const struct pass *p, in
     if (scaled) {
         scale = attention_scale(w, p, n, &seen);
         TRY_RETURN(scale_queries(w, p, n, &seen));
+    }
+    if (scaled || sinks)
         seen.rotation.table = tensor_none();
-    }
     TRY_RETURN(dev->ops->attention_backward(dev, &seen));
-    if (scaled) {
-        TRY_RETURN(dev->ops->logn_backward(dev, &scale));
-        TRY_RETURN(rotate_heads(dev, args->dq, args->dk, args->rotation, -1));
+    if (sinks) {
+        struct sinks_args a;
+
+        seen.rotation = args->rotation;
+        a = attention_sinks(w, p, n, &seen);
+        TRY_RETURN(dev->ops->sinks_backward(dev, &a));
     }
+    if (scaled)
+        TRY_RETURN(dev->ops->logn_backward(dev, &scale));
+    if (scaled || sinks)
+        TRY_RETURN(rotate_heads(dev, args->dq, args->dk, args->rotation, -1));
     return normed ? norm_heads_backward(w, n, args) : ALIBI_OK;
 }
 

@@ -1,9 +1,10 @@
 /* cache.c - the KV cache: keys and values of several sequences, each in a slot
  *
- * Layers with equally wide windows share a store:
+ * Layers with equally wide windows and as many sinks share a store:
  *
  *   keys and values  [layers][keys, values][slots, capacity, Hkv, D]
  *   norms            [layers][slots, Hkv, tiles of capacity]     by which attention skips tiles
+ *   sinks            [layers][keys, values][slots, sinks, Hkv, D]
  *
  * The capacity is common to all slots of a store. It doubles when a sequence reaches it, so that
  * appending a token costs constant time on average; a failure to grow leaves the store as it was.
@@ -24,9 +25,10 @@ struct held {
 
 struct store {
     int64_t window; /* 0: nothing is dropped */
+    int64_t sinks;  /* first keys that are kept apart */
     int64_t layers, capacity;
     struct held *held; /* [slots] */
-    void *buffer, *norms;
+    void *buffer, *norms, *first_keys;
 };
 
 struct place {
@@ -49,13 +51,15 @@ struct cache {
 static alibi_status make_stores(struct cache *c)
 {
     for (int64_t n = 0; n < c->model->config.layers; n++) {
-        int64_t window = narrower(c->window.positions, model_position(c->model, n)->window);
+        const struct position *p = model_position(c->model, n);
+        int64_t window = narrower(c->window.positions, p->window);
         int i = 0;
 
-        while (i < c->stores && c->store[i].window != window)
+        while (i < c->stores && (c->store[i].window != window || c->store[i].sinks != p->sinks))
             i++;
         if (i == c->stores) {
             c->store[c->stores++].window = window;
+            c->store[i].sinks = p->sinks;
             TRY_RETURN(NEW_ZERO_ARRAY(&c->store[i].held, c->slots, "the slots of a KV cache"));
         }
         c->place[n] = (struct place){ i, c->store[i].layers++ };
@@ -85,6 +89,7 @@ out:
     return status;
 }
 
+/* Those that grow. */
 static void free_buffers(const struct cache *c, struct store *s)
 {
     struct device *dev = c->model->device;
@@ -100,7 +105,12 @@ void cache_free(struct cache *c)
     if (!c)
         return;
     for (int i = 0; i < c->stores; i++) {
+        struct device *dev = c->model->device;
+
         free_buffers(c, &c->store[i]);
+        device_lock(dev);
+        dev->ops->buffer_free(dev, c->store[i].first_keys);
+        device_unlock(dev);
         mem_free(c->store[i].held);
     }
     mem_free(c->length);
@@ -172,6 +182,21 @@ static struct kv all_slots(const struct cache *c, const struct store *s, int64_t
     v.data = tensor_at(k, tensor_count(k));
     norms.data = tensor_at(norms, layer * tensor_count(norms));
     return (struct kv){ k, v, norms };
+}
+
+struct kv cache_sinks(const struct cache *c, int64_t layer)
+{
+    const struct alibi_config *config = &c->model->config;
+    struct place at = c->place[layer];
+    const struct store *s = &c->store[at.store];
+    struct tensor k = tensor_4(s->first_keys, c->model->type, c->slots, s->sinks, config->kv_heads,
+                               config->width / config->heads),
+                  v;
+
+    k.data = tensor_at(k, 2 * at.layer * tensor_count(k));
+    v = k;
+    v.data = tensor_at(k, tensor_count(k));
+    return (struct kv){ .k = k, .v = v };
 }
 
 struct kv cache_all(const struct cache *c, int64_t layer)
@@ -291,7 +316,13 @@ static alibi_status reserve(const struct cache *c, struct store *s, int64_t slot
 
 alibi_status cache_reserve(struct cache *c, int64_t slot, int64_t length)
 {
-    for (int i = 0; i < c->stores; i++)
-        TRY_RETURN(reserve(c, &c->store[i], slot, length));
+    for (int i = 0; i < c->stores; i++) {
+        struct store *s = &c->store[i];
+
+        if (s->sinks > 0 && !s->first_keys)
+            TRY_RETURN(new_buffer(c, s, &s->first_keys, c->model->type, 2 * s->sinks,
+                                  c->model->config.width / c->model->config.heads));
+        TRY_RETURN(reserve(c, s, slot, length));
+    }
     return ALIBI_OK;
 }

@@ -220,10 +220,10 @@ out:
     return status;
 }
 
-/* Distances of a table by a curve: as many as rows, but no more than the window sees. */
+/* Distances of a table by a curve: as many as rows, but no more than window and sinks have. */
 static int64_t curve_distances(const struct position *p, int64_t length)
 {
-    return narrower(p->window, row_capacity(length));
+    return narrower(p->window > 0 ? p->window + p->sinks : 0, row_capacity(length));
 }
 
 static struct curve_args curve_of(const struct tables *t, const struct model *m, int kind)

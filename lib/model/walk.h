@@ -138,6 +138,8 @@ struct kv {
 struct kv cache_slot(const struct cache *c, int64_t layer, int64_t slot, int64_t from,
                      int64_t length);
 struct kv cache_all(const struct cache *c, int64_t layer);
+/* The first keys and values of all slots, [slots, sinks, Hkv, D]; the layer has sinks. */
+struct kv cache_sinks(const struct cache *c, int64_t layer);
 
 /* The score that a layer's window relies on, 0: none; and the largest norm of all keys that the
  * slot ever had in that layer, forgotten ones included. */
@@ -198,6 +200,10 @@ alibi_status rotate_heads(struct device *dev, struct tensor q, struct tensor k,
 /* From a.dq and a.dk, the gradients of the norms of a.q and a.k, to those of a.q and a.k. */
 alibi_status norm_heads_backward(const struct workspace *w, int64_t n,
                                  const struct attention_args *a);
+/* The operand of the operation that follows attention in a layer with sinks; sinks 0: there are
+ * none. */
+struct sinks_args attention_sinks(const struct workspace *w, const struct pass *p, int64_t n,
+                                  const struct attention_args *a);
 /* Norms, rotates, scales, appends to the cache, attends, and counts. */
 alibi_status attention_run(struct workspace *w, const struct pass *p, int64_t n);
 

@@ -491,9 +491,10 @@ struct head_reach {
 int reach_bin(int64_t distance);
 
 /* Adds the queries from, from + step, .. of a call that wrote lse to heads [H]; q, k, lse and the
- * bias are fp32 in this process's memory (reach.c). */
-void attention_reach(const struct attention_args *a, int64_t from, int64_t step, int64_t near,
-                     struct head_reach *heads);
+ * bias are fp32 in this process's memory, and so are the rotation's angles if sinks followed; NULL:
+ * there are none (reach.c). */
+void attention_reach(const struct attention_args *a, const struct sinks_args *sinks, int64_t from,
+                     int64_t step, int64_t near, struct head_reach *heads);
 
 /* ---- bias by bucket
  *

@@ -21,6 +21,8 @@ enum { LAYERS_MAX = 4096, GROUPS = 2 };
 static const struct alibi_option common[] = {
     { "window", ALIBI_OPTION_INT, offsetof(struct position, window), 0, 1 << 30, NULL, "0", "N",
       "keys that a query sees at most, its own the last; 0: all before it" },
+    { "sinks", ALIBI_OPTION_INT, offsetof(struct position, sinks), 0, SINKS_MAX, NULL, "0", "N",
+      "first keys that a query sees although they left its window" },
     { "logn", ALIBI_OPTION_FLAG, offsetof(struct position, logn), 0, 0, NULL, "false", NULL,
       "queries times s ln(n), for n keys that they see; s is learned per head" },
 };
@@ -240,7 +242,8 @@ static bool writes(const char *element, const char *option)
     return false;
 }
 
-/* One option of a preset: to the elements that write it, or whose method has it as its own. */
+/* One option of a preset: to the elements that write it, or whose method has it as its own; sinks,
+ * to the elements that write a window. */
 static alibi_status set_of_preset(struct element *elements, int count,
                                   const struct position_preset *preset, const char *option)
 {
@@ -252,11 +255,13 @@ static alibi_status set_of_preset(struct element *elements, int count,
     cut(name, "=");
     for (int i = 0; i < count; i++) {
         const struct alibi_option *o;
+        const char *written;
 
         all_groups(groups, &elements[i].position);
         o = alibi_options_find(groups, GROUPS, name, NULL);
+        written = o && strcmp(o->name, "sinks") == 0 ? "window" : o ? o->name : "";
         if (!o ||
-            !(writes(elements[i].text, o->name) || alibi_options_find(&groups[1], 1, name, NULL)))
+            !(writes(elements[i].text, written) || alibi_options_find(&groups[1], 1, name, NULL)))
             continue;
         snprintf(text, sizeof text, "%s", option);
         TRY_RETURN(set_options(groups, GROUPS, preset->name, text));
@@ -475,6 +480,15 @@ alibi_status pattern_check(const struct pattern *p, const struct alibi_config *c
                         "has to be the same for every layer",
                         c->position,
                         method->acts_on == POSITION_EMBEDDING ? method->name : first->name);
+        if (p->kind[k].sinks > 0 && p->kind[k].window == 0)
+            return fail(ALIBI_USAGE,
+                        "option 'sinks' of '%s' has no effect without a window: give it "
+                        "window=N, or no sinks",
+                        method->name);
+        if (p->kind[k].sinks > 0 && method->bias == BIAS_GATE)
+            return fail(ALIBI_USAGE,
+                        "option 'sinks' of '%s': its gates close sinks as they close other keys",
+                        method->name);
         if (method->check)
             TRY_RETURN(method->check(c, &p->kind[k]));
     }

@@ -22,6 +22,7 @@ enum { POSITION_OWN_BYTES = 64 };
 struct position {
     const struct position_method *method;
     int64_t window; /* how many keys a query sees at most, its own the last; 0: all before it */
+    int64_t sinks;  /* with a window: so many first keys are seen although they left it */
     bool logn;      /* queries are multiplied by s_h ln(how many keys they see), s_h learned */
     _Alignas(8) char own[POSITION_OWN_BYTES]; /* the struct of the method's options */
 };

@@ -61,6 +61,31 @@ else
     fail "stream" "$(member stdout nll), not $window"
 fi
 check "generation" "$ALIBI" generate hybrid --prompt "It was" --tokens 100 --temperature 0
+
+# StreamingLLM's cut, of any model at test time, and in training.
+check "with sinks" "$ALIBI" eval hybrid "${text[@]}" --split valid --lengths 500 --tokens 500 \
+    --contiguous --as-position hybrid:window=8:sinks=4 --json
+sinks=$(member stdout nll)
+check "with sinks, as a stream" "$ALIBI" eval hybrid "${text[@]}" --split valid \
+    --protocol stream --tokens 500 --as-position hybrid:window=8:sinks=4 --json
+if [ "${sinks:0:6}" = "$(member stdout nll | head -c 6)" ] && [ "$sinks" != "$window" ]; then
+    pass "a stream with sinks has the loss of one window, and not the loss without them"
+else
+    fail "sinks" "$(member stdout nll), not $sinks; without them $window"
+fi
+check "training with sinks" "$ALIBI" train "${small[@]}" --out sinks \
+    --position rotary:window=8:sinks=2,alibi:window=5:sinks=1
+cp -r sinks cut-sinks
+rm -r cut-sinks/step-00000006
+check "its resume" "$ALIBI" train "${text[@]}" --resume --out cut-sinks --quiet
+if cmp -s {sinks,cut-sinks}/step-00000006/model.safetensors; then
+    pass "a run with sinks resumes to the same bytes"
+else
+    fail "resume with sinks" "other weights"
+fi
+check "generation with sinks" "$ALIBI" generate sinks --prompt "It was" --tokens 100
+expect 2 "'sinks' of 'alibi' has no effect without a window" \
+    "$ALIBI" train "${small[@]}" --position alibi:sinks=4 --out no-window
 check "learned curves" "$ALIBI" train "${small[@]}" --position kerple,bam --out curves
 check "their numbers" "$ALIBI" inspect curves --json
 if grep -q '"kerple_p": \[' stdout && grep -q '"kerple_a": \[' stdout &&

@@ -242,10 +242,9 @@ def curve(method, options, d, u, v):
     return u.exp() * torch.log(1 + v.exp() * d)
 
 
-def score_bias(c, w, n):
-    """[H, L, L] or 0, before the mask."""
+def score_bias(c, w, n, distance):
+    """[H, queries, keys] or 0, before the mask."""
     method, options, kind = layer(c, n)
-    distance = torch.arange(L)[:, None] - torch.arange(L)[None, :]
     if method == "alibi":
         slopes, factor = alibi_slopes(c, free_heads(c, n)), float(options.get("factor", 1))
         if options.get("stretch") == "linear":
@@ -263,7 +262,7 @@ def score_bias(c, w, n):
     return 0.0
 
 
-def rotate(c, x, options):
+def rotate(c, x, options, positions):
     """x [B, heads, L, D]."""
     D, base, size = x.shape[-1], c["rotary_base"], 1.0
     stretch, factor = options.get("stretch"), float(options.get("factor", 1))
@@ -277,7 +276,7 @@ def rotate(c, x, options):
         ramp = ((c["train_length"] / wavelength - 1) / (32 - 1)).clamp(0, 1)
         frequency, size = (1 - ramp) * frequency / factor + ramp * frequency, 0.1 * math.log(factor) + 1
     frequency[round(float(options.get("share", 1)) * (D // 2)):] = 0  # the fastest pairs are rotated
-    angle = torch.arange(L)[:, None] * frequency
+    angle = positions[:, None] * frequency
     cos, sin = (size * angle.cos()).float(), (size * angle.sin()).float()
     if c["rotary_layout"] == "halves":
         a, b = x.chunk(2, dim=-1)
@@ -286,17 +285,29 @@ def rotate(c, x, options):
     return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
 
 
-def attend(c, w, n, x):
-    name = f"blocks.{n}.attention"
-    H, G, D = c["heads"], c["kv_heads"], c["width"] // c["heads"]
-    qkv = linear(w, name + ".qkv", x).view(B, L, H + 2 * G, D).transpose(1, 2)
-    q, k, v = qkv.split([H, G, G], dim=1)
+def attend_stream(c, w, n, q, k, v):
+    """StreamingLLM's cache, query by query: the first keys and the last ones, at the positions that they have in it."""
     method, options, _ = layer(c, n)
-    later = torch.ones(L, L, dtype=torch.bool).triu(1)
-    if c.get("qk_norm"):  # RMS norm, whatever the other norms are
-        q, k = (norm({**c, "norm": "rmsnorm"}, w, f"{name}.{which}_norm", x) for which, x in (("q", q), ("k", k)))
+    window, sinks, out = int(options["window"]), int(options["sinks"]), []
+    for i in range(L):
+        held = list(range(i + 1)) if i < window + sinks else [*range(sinks), *range(i - window + 1, i + 1)]
+        places, query, keys = torch.arange(len(held)), q[:, :, i:i + 1], k[:, :, held]
+        if method == "rotary":
+            query, keys = rotate(c, query, options, places[-1:]), rotate(c, keys, options, places)
+        if "logn" in options:
+            query = query * w[f"blocks.{n}.attention.logn"][:, None, None] * math.log(max(len(held), 2))
+        keys, values = (x.repeat_interleave(c["heads"] // c["kv_heads"], dim=1) for x in (keys, v[:, :, held]))
+        scores = query @ keys.transpose(-1, -2) / math.sqrt(q.shape[-1])
+        out.append((scores + score_bias(c, w, n, places[-1:, None] - places[None])).softmax(-1) @ values)
+    return torch.cat(out, dim=2)
+
+
+def attend_all(c, w, n, q, k, v):
+    H, G, D, name = c["heads"], c["kv_heads"], c["width"] // c["heads"], f"blocks.{n}.attention"
+    method, options, _ = layer(c, n)
+    positions, later = torch.arange(L), torch.ones(L, L, dtype=torch.bool).triu(1)
     if method == "rotary":
-        q, k = rotate(c, q, options), rotate(c, k, options)
+        q, k = rotate(c, q, options, positions), rotate(c, k, options, positions)
     if "window" in options:
         later |= torch.ones(L, L, dtype=torch.bool).tril(-int(options["window"]))
     if "logn" in options:
@@ -304,8 +315,18 @@ def attend(c, w, n, x):
         scaled = q[:, -logn_heads(c, n):] * w[name + ".logn"][:, None, None] * seen.log()[:, None]
         q = torch.cat([q[:, :H - logn_heads(c, n)], scaled], dim=1)
     k, v = k.repeat_interleave(H // G, dim=1), v.repeat_interleave(H // G, dim=1)
-    scores = q @ k.transpose(-1, -2) / math.sqrt(D) + score_bias(c, w, n)
-    y = drop_weights(c, n, scores.masked_fill(later, -math.inf).softmax(-1)) @ v
+    scores = q @ k.transpose(-1, -2) / math.sqrt(D) + score_bias(c, w, n, positions[:, None] - positions[None])
+    return drop_weights(c, n, scores.masked_fill(later, -math.inf).softmax(-1)) @ v
+
+
+def attend(c, w, n, x):
+    name = f"blocks.{n}.attention"
+    H, G, D = c["heads"], c["kv_heads"], c["width"] // c["heads"]
+    qkv = linear(w, name + ".qkv", x).view(B, L, H + 2 * G, D).transpose(1, 2)
+    q, k, v = qkv.split([H, G, G], dim=1)
+    if c.get("qk_norm"):  # RMS norm, whatever the other norms are
+        q, k = (norm({**c, "norm": "rmsnorm"}, w, f"{name}.{which}_norm", x) for which, x in (("q", q), ("k", k)))
+    y = (attend_stream if "sinks" in layer(c, n)[1] else attend_all)(c, w, n, q, k, v)
     return linear(w, name + ".out", y.transpose(1, 2).reshape(B, L, H * D))
 
 
@@ -566,6 +587,8 @@ def main():
     make_golden("sinusoidal", configure(position="sinusoidal", heads=3, width=12, activation="relu", final_norm=False,
                                         embedding_scale=0.0))
     make_golden("hybrid", configure(position="hybrid:window=7", layers=4, heads=3, width=12))
+    make_golden("sinks", configure(position="rotary:window=5:sinks=3,alibi:window=4:sinks=2:logn,t5:window=6:sinks=4", layers=3,
+                                   heads=4, width=16, kv_heads=2, t5_buckets=8, t5_max_distance=16))
     make_golden("pattern", configure(position="alibi:window=6:logn,rotary:logn,t5:buckets=8:max-distance=16", layers=3,
                                      heads=3, width=12, kv_heads=1))
     make_golden("shares", configure(position="alibi:free=0.4:logn,rotary:share=0.5", heads=5, width=20))

@@ -248,6 +248,7 @@ static const char *const models[] = {
     "rotary-pairs",
     "t5",
     "hybrid",
+    "sinks",
     "pattern",
     "curves",
     "shares",

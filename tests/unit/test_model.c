@@ -37,19 +37,25 @@ static struct alibi_config trained_slopes(void)
 }
 
 /* Layers of different methods and windows. */
-static const char *const patterns[] = { "rotary:window=3,none:logn",
-                                        "none:logn:window=4,rotary:logn",
-                                        "alibi:train-slopes:logn,t5:logn",
-                                        "t5:window=70,alibi:train-slopes:window=5",
-                                        "rotary:base=50:layout=pairs,t5:window=2",
-                                        "kerple:power:window=3,bam:logn",
-                                        "alibi:free=0.3:logn,rotary:share=0.5",
-                                        "alibi:free=0.7:logn:train-slopes:window=20,alibi:free=1",
-                                        "kerple:logn,kerple:power:window=4",
-                                        "alibi:bias-max=4,alibi:train-slopes" };
+static const char *const patterns[] = {
+    "rotary:window=3,none:logn",
+    "none:logn:window=4,rotary:logn",
+    "alibi:train-slopes:logn,t5:logn",
+    "t5:window=70,alibi:train-slopes:window=5",
+    "rotary:base=50:layout=pairs,t5:window=2",
+    "kerple:power:window=3,bam:logn",
+    "alibi:free=0.3:logn,rotary:share=0.5",
+    "alibi:free=0.7:logn:train-slopes:window=20,alibi:free=1",
+    "kerple:logn,kerple:power:window=4",
+    "rotary:window=3:sinks=2,none:logn:window=5:sinks=1",
+    "alibi:train-slopes:window=4:sinks=3,kerple:window=3:sinks=2",
+    "t5:window=2:sinks=4,rotary:layout=pairs:window=3:sinks=1:logn",
+    "alibi:bias-max=4,alibi:train-slopes"
+};
 
 /* With norms of queries and keys. */
-static const char *const normed[] = { "rotary:window=3:logn,rotary", "alibi:free=0.3:logn,none" };
+static const char *const normed[] = { "rotary:window=3:sinks=2,rotary:window=3:logn",
+                                      "alibi:free=0.3:logn,none" };
 
 /* Number i of the position methods, after them alibi with trained slopes, the patterns, and those
  * with norms. */

@@ -86,7 +86,7 @@ static void check_case(enum bias_kind kind, int64_t Hkv, int64_t window, int64_t
     if (kind == BIAS_NONE)
         a.bias.values = tensor_none();
     assert_ok(cpu.ops->attention_forward(&cpu, &a));
-    attention_reach(&a, from, step, near, heads);
+    attention_reach(&a, NULL, from, step, near, heads);
     for (int64_t h = 0; h < H; h++) {
         struct head_reach expected = plain(&a, h, from, step, near);
 
@@ -107,6 +107,53 @@ static void sums_are_those_of_a_softmax_over_all_pairs(void **state)
     check_case(BIAS_LINEAR, 2, 0, 1, 3, 5);
     check_case(BIAS_TABLE, 1, 0, 20, 1, 8);
     check_case(BIAS_LINEAR, H, 9, 0, 7, 4);
+}
+
+/* Sinks have weight too: with them the weights of a query add up to 1. */
+static void sinks_count_with_their_weight(void **state)
+{
+    enum { W = 6, SINKS = 3 };
+    static float q[B * LENGTH * H * D], k[B * LENGTH * H * D], y[B * LENGTH * H * D];
+    static float lse[B * H * LENGTH], angles[LENGTH * D];
+    struct head_reach heads[H] = { 0 };
+    struct attention_args a = { .q = tensor_4(q, DTYPE_F32, B, LENGTH, H, D),
+                                .k = tensor_4(k, DTYPE_F32, B, LENGTH, H, D),
+                                .v = tensor_4(k, DTYPE_F32, B, LENGTH, H, D),
+                                .y = tensor_4(y, DTYPE_F32, B, LENGTH, H, D),
+                                .lse = tensor_3(lse, DTYPE_F32, B, H, LENGTH),
+                                .scale = 1,
+                                .window = W };
+    struct sinks_args sinks = { .q = a.q,
+                                .k = a.k,
+                                .v = a.v,
+                                .scale = a.scale,
+                                .window = W,
+                                .sinks = SINKS,
+                                .rotation = { .table = tensor_2(angles, DTYPE_F32, LENGTH, D) },
+                                .y = a.y,
+                                .lse = a.lse };
+
+    (void)state;
+    sinks.k.shape[1] = sinks.v.shape[1] = SINKS;
+    for (int64_t i = 0; i < B * LENGTH * H * D; i++) {
+        q[i] = (float)number(0, i);
+        k[i] = (float)number(1, i);
+    }
+    for (int64_t i = 0; i < LENGTH * D; i++) {
+        double angle = 0.1 * (double)(i / D) * (double)(1 + i % D % (D / 2));
+        angles[i] = (float)(i % D < D / 2 ? cos(angle) : sin(angle));
+    }
+    assert_ok(cpu.ops->attention_forward(&cpu, &a));
+    assert_ok(cpu.ops->sinks_forward(&cpu, &sinks));
+    attention_reach(&a, &sinks, 20, 1, W, heads);
+    for (int64_t h = 0; h < H; h++) {
+        double sum = 0;
+
+        for (int b = 0; b < REACH_BINS; b++)
+            sum += heads[h].weight[b];
+        assert_close_relative(sum, (double)heads[h].queries, 1e-5);
+        assert_true(heads[h].beyond > 0.05 * sum && heads[h].beyond < sum);
+    }
 }
 
 /* ---- the probe */
@@ -270,6 +317,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_those_of_a_softmax_over_all_pairs),
+        cmocka_unit_test(sinks_count_with_their_weight),
         cmocka_unit_test(a_model_without_weights_attends_uniformly),
         cmocka_unit_test(of_a_long_window_some_queries_count),
         cmocka_unit_test(flatter_slopes_look_farther),

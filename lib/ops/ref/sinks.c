@@ -23,7 +23,6 @@ struct query {
     int64_t slot, kv; /* where its keys are */
     int64_t from, to; /* its position, and i' */
     int64_t seen;     /* keys 0..seen-1 */
-    double *q;        /* [D]: q' */
 };
 
 static struct query query_at(const struct sinks_args *a, int64_t b, int64_t h, int64_t i)
@@ -44,36 +43,44 @@ static int64_t at(struct tensor t, int64_t b, int64_t l, int64_t h)
     return b * t.stride[0] + l * t.stride[1] + h * t.stride[2];
 }
 
-/* x [D] from the query's position to i'; direction -1: the transpose of that. */
-static void rotate(double *x, const struct sinks_args *a, struct query q, int direction)
+/* The pair of a head that has element d, its elements, and the factor cosine + i sine that takes it
+ * from the query's position to i'. */
+struct turn {
+    int64_t first, second;
+    double cosine, sine;
+};
+
+static struct turn turn_of(const struct sinks_args *a, struct query q, int64_t d)
 {
     struct tensor table = a->rotation.table;
-    int64_t D = a->q.shape[3], half = D / 2, apart = 1, step = 2;
+    int64_t D = a->q.shape[3], half = D / 2;
+    bool halves = a->rotation.layout == ALIBI_ROTARY_HALVES;
+    int64_t n = halves ? d % half : d / 2;
+    struct turn t = { .first = halves ? n : 2 * n, .second = halves ? n + half : 2 * n + 1 };
+    double c = get(table, q.from * D + n), s = get(table, q.from * D + half + n);
+    double C = get(table, q.to * D + n), S = get(table, q.to * D + half + n);
 
-    if (!present(table) || q.from == q.to)
-        return;
-    if (a->rotation.layout == ALIBI_ROTARY_HALVES) {
-        apart = half;
-        step = 1;
-    }
-    for (int64_t n = 0; n < half; n++) {
-        double *first = x + n * step, *second = first + apart, re;
-        double c = get(table, q.from * D + n), s = get(table, q.from * D + half + n);
-        double C = get(table, q.to * D + n), S = get(table, q.to * D + half + n);
-        double size = c * c + s * s, cosine = (C * c + S * s) / size;
-        double sine = direction * (S * c - C * s) / size;
-
-        re = *first * cosine - *second * sine;
-        *second = *first * sine + *second * cosine;
-        *first = re;
-    }
+    t.cosine = (C * c + S * s) / (c * c + s * s);
+    t.sine = (S * c - C * s) / (c * c + s * s);
+    return t;
 }
 
-static void load_query(const struct sinks_args *a, struct query n)
+static bool is_rotated(const struct sinks_args *a, struct query n)
 {
-    for (int64_t d = 0; d < a->q.shape[3]; d++)
-        n.q[d] = get(a->q, at(a->q, n.b, n.i, n.h) + d);
-    rotate(n.q, a, n, 1);
+    return present(a->rotation.table) && n.from != n.to;
+}
+
+/* Element d of q'. */
+static double element(const struct sinks_args *a, struct query n, int64_t d)
+{
+    int64_t q = at(a->q, n.b, n.i, n.h);
+    struct turn t;
+
+    if (!is_rotated(a, n))
+        return get(a->q, q + d);
+    t = turn_of(a, n, d);
+    return d == t.first ? t.cosine * get(a->q, q + d) - t.sine * get(a->q, q + t.second)
+                        : t.cosine * get(a->q, q + d) + t.sine * get(a->q, q + t.first);
 }
 
 static double score(const struct sinks_args *a, struct query n, int64_t j)
@@ -81,8 +88,13 @@ static double score(const struct sinks_args *a, struct query n, int64_t j)
     double sum = 0.0;
 
     for (int64_t d = 0; d < a->q.shape[3]; d++)
-        sum += n.q[d] * get(a->k, at(a->k, n.slot, j, n.kv) + d);
+        sum += element(a, n, d) * get(a->k, at(a->k, n.slot, j, n.kv) + d);
     return a->scale * sum + ref_bias_at(a->bias, n.slot, n.h, n.to, j);
+}
+
+double ref_sink_score(const struct sinks_args *a, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    return score(a, query_at(a, b, h, i), j);
 }
 
 static double mask_at(const struct sinks_args *a, struct query n, int64_t j)
@@ -103,7 +115,6 @@ static void forward_row(const struct sinks_args *a, struct query n)
 {
     double before = get(a->lse, lse_at(a, n)), most = before, sum, lse, weight[SINKS_MAX];
 
-    load_query(a, n);
     for (int64_t j = 0; j < n.seen; j++) {
         weight[j] = score(a, n, j);
         most = fmax(most, weight[j]);
@@ -127,20 +138,15 @@ static void forward_row(const struct sinks_args *a, struct query n)
 
 alibi_status ref_sinks_forward(struct device *dev, const struct sinks_args *a)
 {
-    double *q = NULL;
-
     (void)dev;
-    TRY_RETURN(NEW_ARRAY(&q, a->q.shape[3], "a query of attention"));
     for (int64_t b = 0; b < a->q.shape[0]; b++)
         for (int64_t h = 0; h < a->q.shape[2]; h++)
             for (int64_t i = 0; i < a->q.shape[1]; i++) {
                 struct query n = query_at(a, b, h, i);
 
-                n.q = q;
                 if (n.seen > 0)
                     forward_row(a, n);
             }
-    mem_free(q);
     return ALIBI_OK;
 }
 
@@ -149,7 +155,7 @@ alibi_status ref_sinks_forward(struct device *dev, const struct sinks_args *a)
 /* Gradients summed in double. */
 struct sums {
     double *all;
-    double *q, *dq;    /* [D], of one query */
+    double *dq;        /* [D], of one query */
     double *dk, *dv;   /* [n, D], of one key/value head */
     double *dbias;     /* like bias.values, of all */
     int64_t distances; /* T of the table; 1 for slopes; 0: dbias is absent */
@@ -160,9 +166,8 @@ static alibi_status sums_init(struct sums *s, const struct sinks_args *a)
     int64_t D = a->q.shape[3], keys = a->k.shape[1] * D;
     int64_t entries = present(a->dbias) ? tensor_count(a->dbias) : 0;
 
-    TRY_RETURN(NEW_ZERO_ARRAY(&s->all, 2 * D + 2 * keys + entries, "sums of gradients of sinks"));
-    s->q = s->all;
-    s->dq = s->q + D;
+    TRY_RETURN(NEW_ZERO_ARRAY(&s->all, D + 2 * keys + entries, "sums of gradients of sinks"));
+    s->dq = s->all;
     s->dk = s->dq + D;
     s->dv = s->dk + keys;
     s->dbias = s->dv + keys;
@@ -184,7 +189,6 @@ static void backward_row(const struct sinks_args *a, struct sums *s, struct quer
     int64_t D = a->q.shape[3], dy = at(a->dy, n.b, n.i, n.h), y = at(a->y, n.b, n.i, n.h);
     double lse = get(a->lse, lse_at(a, n)), delta = 0.0;
 
-    load_query(a, n);
     for (int64_t d = 0; d < D; d++)
         delta += get(a->dy, dy + d) * get(a->y, y + d);
     for (int64_t j = 0; j < n.seen; j++) {
@@ -196,7 +200,7 @@ static void backward_row(const struct sinks_args *a, struct sums *s, struct quer
         ds = p * (m * dp - delta);
         for (int64_t d = 0; d < D; d++) {
             s->dq[d] += a->scale * ds * get(a->k, k + d);
-            s->dk[j * D + d] += a->scale * ds * n.q[d];
+            s->dk[j * D + d] += a->scale * ds * element(a, n, d);
             s->dv[j * D + d] += m * p * get(a->dy, dy + d);
         }
         if (s->distances > 0 && a->bias.kind == BIAS_LINEAR)
@@ -205,7 +209,15 @@ static void backward_row(const struct sinks_args *a, struct sums *s, struct quer
             s->dbias[n.h * s->distances +
                      (distance < s->distances ? distance : s->distances - 1)] += ds;
     }
-    rotate(s->dq, a, n, -1);
+    for (int64_t d = 0; d < D && is_rotated(a, n); d++) { /* the transpose of what q' is */
+        struct turn t = turn_of(a, n, d);
+        double first = s->dq[t.first], second = s->dq[t.second];
+
+        if (d == t.first) {
+            s->dq[t.first] = t.cosine * first + t.sine * second;
+            s->dq[t.second] = t.cosine * second - t.sine * first;
+        }
+    }
     take(a->dq, at(a->dq, n.b, n.i, n.h), s->dq, D);
 }
 
@@ -222,7 +234,6 @@ alibi_status ref_sinks_backward(struct device *dev, const struct sinks_args *a)
                 for (int64_t i = 0; i < a->q.shape[1]; i++) {
                     struct query n = query_at(a, b, h, i);
 
-                    n.q = s.q;
                     if (n.seen > 0)
                         backward_row(a, &s, n);
                 }
