@@ -249,9 +249,11 @@ struct alibi_config {
     int64_t ff_width; /* 0: 4 * width */
     int norm;         /* enum alibi_norm */
     double norm_eps;
-    int activation; /* enum alibi_activation */
-    bool biases;    /* in linear layers and norms */
-    bool tied;      /* the output layer shares the weights of the embedding */
+    int activation;               /* enum alibi_activation */
+    bool biases;                  /* in linear layers and norms */
+    bool qkv_biases, norm_biases; /* in these alone, where biases is false */
+    bool parallel; /* both branches of a block read its input, and are added to it together */
+    bool tied;     /* the output layer shares the weights of the embedding */
     bool embedding_norm;
     bool final_norm;
     bool qk_norm;           /* RMS norm of each head's queries and keys, before their positions */

@@ -73,7 +73,8 @@ struct family {
     const char *const *ignored; /* ends of names of tensors that hold no weights; ends with NULL */
 };
 
-extern const struct family family_bloom, family_mpt, family_falcon, family_gpt2;
+extern const struct family family_bloom, family_mpt, family_falcon, family_gpt2, family_neox,
+    family_llama, family_mistral, family_qwen2, family_qwen3;
 
 const struct family *family_at(int index);          /* NULL past the last */
 const struct family *family_find(const char *name); /* NULL: none */
@@ -83,6 +84,18 @@ row_fn row_by_head;
 
 /* The value of a key, through dots; NULL: absent or null. */
 const json_t *config_value(const json_t *config, const char *name);
+
+/* Rotary positions (rope.c). read: position and base from "rope_theta" and its scaling, or from
+ * GPT-NeoX's keys, which rotate a share of each head. */
+struct rope {
+    double base, share, factor; /* as options of `rotary` */
+    int64_t original, window;
+    int64_t rotated; /* pairs of each head */
+};
+alibi_status rope_read(struct alibi_config *c, const json_t *config, const char *path);
+alibi_status rope_read_share(struct alibi_config *c, const json_t *config, const char *path);
+void rope_write(const struct alibi_config *c, struct json_writer *w);
+struct rope rope_of(const struct alibi_config *c); /* of the first layer */
 
 /* The configuration of a model from their JSON, resolved. ALIBI_BAD_INPUT names path and key. */
 alibi_status family_read_config(const struct family *f, struct alibi_config *out,

@@ -1,11 +1,12 @@
 /* backward.c - the walk back, from the gradient of the last residual stream to every parameter
  *
  * dx is the gradient of the residual stream. Each branch reads it, sends it back through its own
- * operations, and the backward pass of its norm adds the branch's share to dx. Gradients of
- * parameters accumulate. The outputs of norms are not kept: a norm's backward pass computes them
- * again. Other activations that the forward pass did not keep are recomputed first, from the same
- * numbers: the result has the same bits, except where a device activates the unrounded sums of a
- * product of which only the rounded ones are kept. */
+ * operations, and the backward pass of its norm adds the branch's share to dx. Of two parallel
+ * branches both read it as it was after the block. Gradients of parameters accumulate. The outputs
+ * of norms are not kept: a norm's backward pass computes them again. Other activations that the
+ * forward pass did not keep are recomputed first, from the same numbers: the result has the same
+ * bits, except where a device activates the unrounded sums of a product of which only the rounded
+ * ones are kept. */
 #include "model/walk.h"
 
 alibi_status norm_backward(struct workspace *w, struct norm norm, struct tensor dx, struct tensor y,
@@ -27,15 +28,16 @@ alibi_status norm_backward(struct workspace *w, struct norm norm, struct tensor 
                                         .dbias = gradient_of(m, norm.bias) });
 }
 
-/* The gradient that enters a branch: that of the stream, after the branch's dropout. */
+/* The gradient that enters a branch: that of the stream that it was added to, after the branch's
+ * dropout. */
 static alibi_status enter_branch(struct workspace *w, const struct pass *p, int64_t place,
-                                 struct tensor *dy)
+                                 struct tensor stream, struct tensor *dy)
 {
     struct device *dev = w->model->device;
     struct activations *a = &w->activations;
 
-    *dy = p->drop.p > 0 ? a->branch : a->dx;
-    return p->drop.p > 0 ? dev->ops->dropout(dev, a->branch, a->dx, dropout_at(p->drop, place))
+    *dy = p->drop.p > 0 ? a->branch : stream;
+    return p->drop.p > 0 ? dev->ops->dropout(dev, a->branch, stream, dropout_at(p->drop, place))
                          : ALIBI_OK;
 }
 
@@ -75,7 +77,11 @@ static alibi_status feed_forward_back(struct workspace *w, const struct pass *p,
         TRY_RETURN(ops->activation_forward(m->device, m->config.activation, l->activated, l->up));
     if (w->settings.recompute == ALIBI_RECOMPUTE_CHEAP && drop.p > 0)
         TRY_RETURN(ops->dropout(m->device, l->activated, l->activated, drop));
-    TRY_RETURN(enter_branch(w, p, feed_forward_place(n), &dy));
+    /* A parallel branch of attention enters with the same gradient, which changes below. */
+    if (m->config.parallel)
+        TRY_RETURN(ops->copy(m->device, tensor_heads(a->dblock, p->B, p->L, 0, 1, m->config.width),
+                             tensor_heads(a->dx, p->B, p->L, 0, 1, m->config.width)));
+    TRY_RETURN(enter_branch(w, p, feed_forward_place(n), a->dx, &dy));
     TRY_RETURN(ops->linear_activation_backward(
         m->device, &(struct linear_activation_args){ .kind = m->config.activation,
                                                      .dropout = drop,
@@ -88,7 +94,8 @@ static alibi_status feed_forward_back(struct workspace *w, const struct pass *p,
                                                      .activated = l->activated,
                                                      .weight = value_of(m, b->down),
                                                      .up = l->up }));
-    return leave_branch(w, feed_forward_norm(w, n), l->middle, dup, b->up, tensor_none());
+    return leave_branch(w, feed_forward_norm(w, n), m->config.parallel ? l->x : l->middle, dup,
+                        b->up, tensor_none());
 }
 
 /* From args.dy to the gradients of q, k and v as the projection gave them. Going forward, queries
@@ -139,7 +146,7 @@ static alibi_status attend_back(struct workspace *w, const struct pass *p, int64
     struct tensor dy, dbias = w->tables[pattern_kind(&m->pattern, n)].dbias;
 
     /* The output projection. */
-    TRY_RETURN(enter_branch(w, p, attention_place(n), &dy));
+    TRY_RETURN(enter_branch(w, p, attention_place(n), m->config.parallel ? a->dblock : a->dx, &dy));
     TRY_RETURN(
         ops->linear_backward(m->device, &(struct linear_args){ .dx = a->dattended,
                                                                .dweight = gradient_of(m, b->out),

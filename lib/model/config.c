@@ -29,6 +29,12 @@ static const struct alibi_option options[] = {
       "gelu-tanh", "NAME", "feed-forward activation" },
     { "biases", ALIBI_OPTION_FLAG, AT(biases), 0, 0, NULL, "true", NULL,
       "biases in linear layers and norms" },
+    { "qkv-biases", ALIBI_OPTION_FLAG, AT(qkv_biases), 0, 0, NULL, "false", NULL,
+      "biases of queries, keys and values also with --no-biases, as Qwen2" },
+    { "norm-biases", ALIBI_OPTION_FLAG, AT(norm_biases), 0, 0, NULL, "false", NULL,
+      "biases of norms also with --no-biases" },
+    { "parallel", ALIBI_OPTION_FLAG, AT(parallel), 0, 0, NULL, "false", NULL,
+      "feed-forward reads the input of its block, as attention does: GPT-NeoX" },
     { "tied", ALIBI_OPTION_FLAG, AT(tied), 0, 0, NULL, "true", NULL,
       "the output layer shares the embedding's weights" },
     { "embedding-norm", ALIBI_OPTION_FLAG, AT(embedding_norm), 0, 0, NULL, "false", NULL,
@@ -139,6 +145,8 @@ alibi_status alibi_config_resolve(struct alibi_config *config)
         c.embedding_scale = sqrt((double)c.width);
     if (c.max_length == 0)
         c.max_length = c.train_length;
+    if (c.biases)
+        c.qkv_biases = c.norm_biases = false; /* said twice */
     TRY_RETURN(check_heads(&c));
     TRY_RETURN(config_check_clusters(&c));
     TRY_RETURN(pattern_read(&pattern, &c));

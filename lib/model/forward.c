@@ -3,7 +3,7 @@
  *
  *   x = scale * embedding[token] + position row          (norm, dropout; or adaptive.c)
  *   x = x + drop(out(attention(rotate(qkv(norm1(x))))))          its weights may be dropped too
- *   x = x + drop(down(drop(act(up(norm2(x))))))
+ *   x = x + drop(down(drop(act(up(norm2(x))))))                  parallel: norm2 of the x above
  *
  * A branch is added to the stream by the same operation that computes the norm that follows. So a
  * block starts with its norm already computed, and ends with that of the next block. Only
@@ -166,7 +166,11 @@ alibi_status attend(struct workspace *w, const struct pass *p, int64_t n)
     TRY_RETURN(linear(w, p, l->qkv, a->normed, b->qkv, b->qkv_bias));
     TRY_RETURN(attention_run(w, p, n));
     TRY_RETURN(linear(w, p, a->branch, l->attended, b->out, b->out_bias));
-    return join(w, p, attention_place(n), l->middle, l->x, feed_forward_norm(w, n));
+    if (!w->model->config.parallel)
+        return join(w, p, attention_place(n), l->middle, l->x, feed_forward_norm(w, n));
+    /* The norm first: in inference middle takes the place of x. */
+    TRY_RETURN(norm_alone(w, feed_forward_norm(w, n), a->normed, l->x));
+    return join(w, p, attention_place(n), l->middle, l->x, (struct norm){ .weight = -1 });
 }
 
 alibi_status widen(struct workspace *w, const struct pass *p, int64_t n)

@@ -2,6 +2,7 @@
  *
  *   x = embedding(tokens) (+ position rows) (norm)
  *   N times:  x = x + out(attention(norm1(x)));   x = x + down(act(up(norm2(x))))
+ *             parallel: both branches read the same x
  *   logits = norm(x) head^T
  *
  * Embedding and output layer may treat frequent and rare ids differently (adaptive.c).

@@ -56,7 +56,7 @@ static void add_norm(struct list *l, const struct alibi_config *c, const char *n
                      int *bias)
 {
     *weight = add(l, 0, c->width, INIT_ONE, "%s.weight", name);
-    *bias = c->biases ? add(l, 0, c->width, INIT_ZERO, "%s.bias", name) : -1;
+    *bias = c->biases || c->norm_biases ? add(l, 0, c->width, INIT_ZERO, "%s.bias", name) : -1;
 }
 
 /* Passes read it in their own type. */
@@ -67,11 +67,11 @@ static int copied(struct list *l, int index)
     return index;
 }
 
-static void add_linear(struct list *l, const struct alibi_config *c, int64_t out, int64_t in,
+static void add_linear(struct list *l, bool biased, int64_t out, int64_t in,
                        enum parameter_init init, const char *name, int *weight, int *bias)
 {
     *weight = copied(l, add(l, out, in, init, "%s.weight", name));
-    *bias = c->biases ? copied(l, add(l, 0, out, INIT_ZERO, "%s.bias", name)) : -1;
+    *bias = biased ? copied(l, add(l, 0, out, INIT_ZERO, "%s.bias", name)) : -1;
 }
 
 static int64_t qkv_width(const struct alibi_config *c)
@@ -101,7 +101,8 @@ static void add_block(struct list *l, const struct model *m, int64_t n, struct b
     for (int i = 0; i < 6; i++)
         snprintf(name[i], sizeof name[i], "blocks.%lld.%s", (long long)n, parts[i]);
     add_norm(l, c, name[0], &b->norm1, &b->norm1_bias);
-    add_linear(l, c, qkv_width(c), c->width, INIT_NORMAL, name[1], &b->qkv, &b->qkv_bias);
+    add_linear(l, c->biases || c->qkv_biases, qkv_width(c), c->width, INIT_NORMAL, name[1], &b->qkv,
+               &b->qkv_bias);
     b->q_norm = c->qk_norm
                     ? add(l, 0, D, INIT_ONE, "blocks.%lld.attention.q_norm.weight", (long long)n)
                     : -1;
@@ -111,10 +112,11 @@ static void add_block(struct list *l, const struct model *m, int64_t n, struct b
     model_logn_name(logn, n);
     b->logn =
         position->logn ? add(l, 0, position_logn_heads(c, position), INIT_LOGN, "%s", logn) : -1;
-    add_linear(l, c, c->width, c->width, INIT_RESIDUAL, name[2], &b->out, &b->out_bias);
+    add_linear(l, c->biases, c->width, c->width, INIT_RESIDUAL, name[2], &b->out, &b->out_bias);
     add_norm(l, c, name[3], &b->norm2, &b->norm2_bias);
-    add_linear(l, c, up_width(c), c->width, INIT_NORMAL, name[4], &b->up, &b->up_bias);
-    add_linear(l, c, c->width, c->ff_width, INIT_RESIDUAL, name[5], &b->down, &b->down_bias);
+    add_linear(l, c->biases, up_width(c), c->width, INIT_NORMAL, name[4], &b->up, &b->up_bias);
+    add_linear(l, c->biases, c->width, c->ff_width, INIT_RESIDUAL, name[5], &b->down,
+               &b->down_bias);
 }
 
 /* Score biases start from zero, no preference for any distance, and factors on slopes from one, or

@@ -100,6 +100,7 @@ struct activations {
     /* Training. dnorm, the gradient of normed, is needed only when branch no longer is: they share
      * memory. */
     struct tensor dx, dnorm, dqkv, dattended, dactivated;
+    struct tensor dblock; /* parallel blocks: dx at the end of the block; otherwise absent */
 };
 
 struct workspace {

@@ -183,6 +183,7 @@ static void layout_training(struct arena *a, struct workspace *w, const struct s
     x->normed = take(a, s->type, s->rows, s->C);
     x->dx = take(a, s->type, s->rows, s->C);
     x->dnorm = x->branch = take(a, s->type, s->rows, s->C);
+    x->dblock = w->model->config.parallel ? take(a, s->type, s->rows, s->C) : tensor_none();
     wide = a->used;
     x->dqkv = take(a, s->type, s->rows, s->qkv);
     x->dattended = take(a, s->type, s->rows, s->C);
@@ -216,7 +217,7 @@ static void layout_inference(struct arena *a, struct workspace *w, const struct 
     for (int64_t n = 0; n < w->model->config.layers; n++)
         x->layers[n] = l;
     x->x = x->embedded = l.x;
-    x->dx = x->dnorm = x->dqkv = x->dattended = x->dactivated = tensor_none();
+    x->dx = x->dnorm = x->dqkv = x->dattended = x->dactivated = x->dblock = tensor_none();
 }
 
 /* The layout in `a`; without memory it only measures. */

@@ -13,12 +13,14 @@
  *   ntk    base s^(D / (D - 2)) for base: pair 0 keeps w_0, the last gets w_n / s
  *   yarn   w_n (g + (1 - g) / s), g = (r - 1) / 31 within 0..1, and q and k times 1 + 0.1 ln s
  *                                                              Peng et al. (2023, arXiv 2309.00071)
+ *   llama3 the same with g = (r - 1) / 3, and q and k as they are     Llama 3.1 (2024)
  *
  * With `until` layers rotate for that share of the steps of a training, and have no position after
  * it (drope.c).
  *
  * With `share` only that share of the pairs is rotated, the fastest ones; the others carry no
- * position (p-RoPE: Barbero et al., 2024, arXiv 2410.06205). */
+ * position (p-RoPE: Barbero et al., 2024, arXiv 2410.06205). With `spread` the R rotated pairs have
+ * the frequencies of a head of R pairs, base^(-n / R), as GPT-NeoX has them. */
 #include <math.h>
 
 #include "position/position.h"
@@ -27,12 +29,14 @@ struct options {
     double base;
     int layout;   /* enum alibi_rotary_layout */
     double share; /* of the pairs that are rotated */
+    bool spread;  /* these have the frequencies of a whole head */
     int stretch;  /* enum stretch */
     double factor;
-    double until; /* share of the training steps */
+    double until;     /* share of the training steps */
+    int64_t original; /* length at which turns are counted; 0: the training length */
 };
 
-enum stretch { STRETCH_NONE, STRETCH_PI, STRETCH_NTK, STRETCH_YARN };
+enum stretch { STRETCH_NONE, STRETCH_PI, STRETCH_NTK, STRETCH_YARN, STRETCH_LLAMA3 };
 
 #define AT(field) offsetof(struct options, field)
 
@@ -42,12 +46,16 @@ static const struct alibi_option options[] = {
       "which elements are rotated together" },
     { "share", ALIBI_OPTION_REAL, AT(share), 0, 1, NULL, "1", "X",
       "share of each head that is rotated, its fastest pairs" },
-    { "stretch", ALIBI_OPTION_CHOICE, AT(stretch), 0, 0, "none|pi|ntk|yarn", "none", "NAME",
+    { "spread", ALIBI_OPTION_FLAG, AT(spread), 0, 0, NULL, "false", NULL,
+      "with share: the rotated pairs have the angles of a whole head, as GPT-NeoX" },
+    { "stretch", ALIBI_OPTION_CHOICE, AT(stretch), 0, 0, "none|pi|ntk|yarn|llama3", "none", "NAME",
       "how angles are stretched, for tests past the training length" },
     { "factor", ALIBI_OPTION_REAL, AT(factor), 1, 1e6, NULL, "1", "X",
       "by how much angles are stretched" },
     { "until", ALIBI_OPTION_REAL, AT(until), 0, 1, NULL, "1", "X",
       "share of the training steps after which its layers have no position" },
+    { "original", ALIBI_OPTION_INT, AT(original), 0, 1 << 24, NULL, "0", "N",
+      "yarn, llama3: length before the model was trained further; 0: the training length" },
 };
 
 static void defaults(const struct alibi_config *c, void *own)
@@ -68,6 +76,11 @@ static int64_t rotated_pairs(const struct alibi_config *c, const struct position
     return (int64_t)llround(own(p)->share * (double)(c->width / c->heads / 2));
 }
 
+static int64_t length_before(const struct alibi_config *c, const struct options *o)
+{
+    return o->original > 0 ? o->original : c->train_length;
+}
+
 static alibi_status check(const struct alibi_config *c, const struct position *p)
 {
     int64_t D = c->width / c->heads;
@@ -84,17 +97,21 @@ static alibi_status check(const struct alibi_config *c, const struct position *p
                     own(p)->share, (long long)D / 2);
     if (own(p)->stretch == STRETCH_NONE && own(p)->factor > 1)
         return fail(ALIBI_USAGE,
-                    "option 'factor' of 'rotary' has no effect without stretch=pi, ntk or yarn");
-    if (own(p)->stretch == STRETCH_NTK && D < 4)
+                    "option 'factor' of 'rotary' has no effect without a stretch: pi, ntk, yarn or "
+                    "llama3");
+    if (own(p)->stretch == STRETCH_NTK && (own(p)->spread ? 2 * rotated_pairs(c, p) : D) < 4)
         return fail(ALIBI_USAGE, "stretch=ntk of 'rotary' needs heads of 4 numbers or more");
-    if (own(p)->stretch == STRETCH_YARN && c->train_length < 1)
-        return fail(ALIBI_USAGE, "stretch=yarn of 'rotary' needs the training length of the model");
+    if (own(p)->stretch >= STRETCH_YARN && length_before(c, own(p)) < 1)
+        return fail(ALIBI_USAGE, "stretch=%s of 'rotary' needs the training length of the model",
+                    own(p)->stretch == STRETCH_YARN ? "yarn" : "llama3");
     return ALIBI_OK;
 }
 
-static double frequency(const struct alibi_config *c, const struct options *o, int64_t n)
+static double frequency(const struct alibi_config *c, const struct position *p, int64_t n)
 {
-    double D = (double)(c->width / c->heads), s = o->factor;
+    const struct options *o = own(p);
+    double D = o->spread ? 2.0 * (double)rotated_pairs(c, p) : (double)(c->width / c->heads);
+    double s = o->factor;
     double w = pow(o->base, -2.0 * (double)n / D), turns, kept;
 
     switch (o->stretch) {
@@ -103,8 +120,9 @@ static double frequency(const struct alibi_config *c, const struct options *o, i
     case STRETCH_NTK:
         return pow(o->base * pow(s, D / (D - 2)), -2.0 * (double)n / D);
     case STRETCH_YARN:
-        turns = (double)c->train_length * w / (2 * M_PI);
-        kept = fmin(fmax((turns - 1) / 31, 0), 1);
+    case STRETCH_LLAMA3:
+        turns = (double)length_before(c, o) * w / (2 * M_PI);
+        kept = fmin(fmax((turns - 1) / (o->stretch == STRETCH_YARN ? 31 : 3), 0), 1);
         return w * (kept + (1 - kept) / s);
     default:
         return w;
@@ -118,7 +136,7 @@ static void row(const struct alibi_config *c, const struct position *p, int64_t 
     double size = own(p)->stretch == STRETCH_YARN ? 1 + 0.1 * log(own(p)->factor) : 1.0;
 
     for (int64_t n = 0; n < half; n++) {
-        double angle = n < rotated ? (double)position * frequency(c, own(p), n) : 0.0;
+        double angle = n < rotated ? (double)position * frequency(c, p, n) : 0.0;
         to[n] = (float)(size * cos(angle));
         to[half + n] = (float)(size * sin(angle));
     }

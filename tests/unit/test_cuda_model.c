@@ -249,6 +249,9 @@ static void for_every_model(void (*check_model)(struct alibi_config c, const cha
         check_model(c, "untied, no biases, groups of heads", 0.2);
         c.qk_norm = true;
         check_model(c, "norms of queries and keys", 0.2);
+        c.qk_norm = false;
+        c.parallel = c.qkv_biases = true;
+        check_model(c, "parallel", 0.2);
     }
     for (int tied = 0; tied < 2; tied++) {
         c = adaptive(small_config(tied ? "alibi" : "sinusoidal"));

@@ -211,6 +211,45 @@ static void gradients_equal_finite_differences_for_every_kind_of_block(void **st
     c.qk_norm = true;
     c.norm_eps = 0.1;
     check_gradient(c, "norms of queries and keys");
+    c = tiny("rotary:share=0.5:spread");
+    c.parallel = true;
+    check_gradient(c, "parallel");
+    c.biases = false;
+    c.qkv_biases = true;
+    check_gradient(c, "parallel, biases of queries, keys and values");
+    c.qkv_biases = false;
+    c.norm_biases = c.embedding_norm = true;
+    check_gradient(c, "parallel, biases of norms");
+}
+
+static bool has_parameter(const struct model *m, const char *name)
+{
+    for (int i = 0; i < m->count; i++)
+        if (strcmp(m->parameters[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static void biases_are_where_the_options_say(void **state)
+{
+    static const char *const names[] = { "blocks.1.attention.qkv.bias", "blocks.1.norm2.bias",
+                                         "norm.bias", "blocks.0.attention.out.bias",
+                                         "blocks.0.ff.down.bias" };
+
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        struct alibi_config c = tiny("alibi");
+        struct model *m;
+
+        c.biases = i & 1;
+        c.qkv_biases = i & 2;
+        c.norm_biases = i & 4;
+        m = new_model(c, &reference, DTYPE_F32);
+        for (int n = 0; n < 5; n++)
+            assert_int_equal(has_parameter(m, names[n]),
+                             (i & 1) || (n == 0 && (i & 2)) || ((n == 1 || n == 2) && (i & 4)));
+        model_free(m);
+    }
 }
 
 static double difference(const float *a, const float *b, int64_t count)
@@ -307,6 +346,9 @@ static void what_is_computed_again_gives_the_same_gradients_bit_for_bit(void **s
                 c.qk_norm = true;
                 if (a == 1 && dropped)
                     check_recompute(c, 0.2);
+                c.parallel = true;
+                if (a == 0 && i < 2)
+                    check_recompute(c, dropped ? 0.2 : 0.0);
             }
 }
 
@@ -574,18 +616,22 @@ static void a_window_ends_what_a_token_depends_on(void **state)
         }
 }
 
-static void decoding_equals_the_full_forward_without_a_last_norm(void **state)
+static void decoding_equals_the_full_forward_without_a_last_norm_and_in_parallel(void **state)
 {
     static const int64_t mixed[] = { 1, 64, 3, 17, 100 };
     struct device fast = { .ops = ops_cpu() };
-    struct alibi_config c = tiny("alibi");
-    struct model *m;
 
     (void)state;
-    c.final_norm = false;
-    m = new_model(c, &fast, DTYPE_F32);
-    check_decoding(m, mixed, 5);
-    model_free(m);
+    for (int i = 0; i < 4; i++) {
+        struct alibi_config c = tiny("alibi");
+        struct model *m;
+
+        c.final_norm = i & 1;
+        c.parallel = i & 2;
+        m = new_model(c, &fast, DTYPE_F32);
+        check_decoding(m, mixed, 5);
+        model_free(m);
+    }
 }
 
 static void decoding_equals_the_full_forward_with_clusters(void **state)
@@ -1088,6 +1134,7 @@ int main(void)
         cmocka_unit_test(a_pass_reports_each_layer),
         cmocka_unit_test(gradients_equal_finite_differences_for_every_method_tied_and_untied),
         cmocka_unit_test(gradients_equal_finite_differences_for_every_kind_of_block),
+        cmocka_unit_test(biases_are_where_the_options_say),
         cmocka_unit_test(fast_operations_give_the_reference_losses_and_gradients),
         cmocka_unit_test(what_is_computed_again_gives_the_same_gradients_bit_for_bit),
         cmocka_unit_test(dropouts_within_a_branch_act_in_training_alone),
@@ -1099,7 +1146,7 @@ int main(void)
         cmocka_unit_test(
             decoding_equals_the_full_forward_for_every_method_past_the_training_length),
         cmocka_unit_test(a_window_ends_what_a_token_depends_on),
-        cmocka_unit_test(decoding_equals_the_full_forward_without_a_last_norm),
+        cmocka_unit_test(decoding_equals_the_full_forward_without_a_last_norm_and_in_parallel),
         cmocka_unit_test(decoding_equals_the_full_forward_with_clusters),
         cmocka_unit_test(sequences_decoded_together_get_the_bits_they_get_alone),
         cmocka_unit_test(a_step_equals_the_full_forward_past_the_training_length),

@@ -350,6 +350,34 @@ static void a_share_of_rotary_is_its_fastest_pairs(void **state)
     assert_fails(position_rotary.check(&c, &p), ALIBI_USAGE, "0.2 of the 2 pairs");
 }
 
+/* Half of a head of 8 pairs has the angles of a head of 4. */
+static void a_spread_share_has_the_angles_of_a_smaller_head(void **state)
+{
+    struct alibi_config c = config(32, 2), half = config(16, 2);
+    struct position p = method_of(&c, "rotary:share=0.5:spread"), q = method_of(&half, "rotary");
+    float row[16], expected[8];
+
+    (void)state;
+    assert_ok(position_rotary.check(&c, &p));
+    position_rotary.row(&c, &p, 70000, row);
+    position_rotary.row(&half, &q, 70000, expected);
+    for (int n = 0; n < 8; n++) {
+        assert_true(row[n] == (n < 4 ? expected[n] : 1.0f));
+        assert_true(row[8 + n] == (n < 4 ? expected[4 + n] : 0.0f));
+    }
+}
+
+static void scaled_slopes_are_divided_by_the_root_of_the_head_width(void **state)
+{
+    struct alibi_config c = config(80, 5);
+    struct position plain = method_of(&c, "alibi"), p = method_of(&c, "alibi:scaled");
+
+    (void)state;
+    for (int64_t h = 0; h < 5; h++)
+        assert_close(position_alibi.slope(&c, &p, h), position_alibi.slope(&c, &plain, h) / 4.0f,
+                     1e-9);
+}
+
 /* What each way of stretching is meant to keep and to change; D is 16, so pair 7 is the slowest. */
 static void stretched_angles_keep_what_they_promise(void **state)
 {
@@ -381,8 +409,20 @@ static void stretched_angles_keep_what_they_promise(void **state)
         if (i % HALF > 4)
             assert_close(row[i], size * (double)slower[i], 1e-6);
     }
+    /* Pairs that make more than 4 turns in 1000 positions stay, those with fewer than 1 are slower,
+     * whatever the training length. */
+    c.train_length = 9999;
+    p = method_of(&c, "rotary:stretch=llama3:factor=4:original=1000");
+    position_rotary.row(&c, &p, AT, row);
+    for (int i = 0; i < 16; i++) {
+        if (i % HALF < 4)
+            assert_close(row[i], plain[i], 1e-6);
+        if (i % HALF > 4)
+            assert_close(row[i], slower[i], 1e-6);
+    }
+    assert_true(row[HALF + 4] < plain[HALF + 4] && row[HALF + 4] > slower[HALF + 4]);
     p = method_of(&c, "rotary:factor=4");
-    assert_fails(position_rotary.check(&c, &p), ALIBI_USAGE, "no effect without stretch");
+    assert_fails(position_rotary.check(&c, &p), ALIBI_USAGE, "no effect without a stretch");
     c.train_length = 0;
     p = method_of(&c, "rotary:stretch=yarn:factor=4");
     assert_fails(position_rotary.check(&c, &p), ALIBI_USAGE, "needs the training length");
@@ -759,6 +799,8 @@ int main(void)
         cmocka_unit_test(sinusoidal_rows_exist_for_odd_and_tiny_widths),
         cmocka_unit_test(rotary_rows_are_cosines_then_sines_of_one_head),
         cmocka_unit_test(a_share_of_rotary_is_its_fastest_pairs),
+        cmocka_unit_test(a_spread_share_has_the_angles_of_a_smaller_head),
+        cmocka_unit_test(scaled_slopes_are_divided_by_the_root_of_the_head_width),
         cmocka_unit_test(stretched_angles_keep_what_they_promise),
         cmocka_unit_test(stretched_slopes_keep_what_they_promise),
         cmocka_unit_test(rotary_needs_an_even_head_width),
