@@ -61,9 +61,9 @@ alibi_status cmd_import(int argc, char **argv)
         .command = "import",
         .usage = "SOURCE --out DIR [OPTION...]",
         .about = "Reads a model of another program: a folder with config.json, safetensors and "
-                 "tokenizer.json, as Hugging Face's transformers writes it. eval, probe, generate, "
-                 "score, train --init and the other commands accept the folder that it writes as a "
-                 "model, at any length.",
+                 "tokenizer.json, as Hugging Face's transformers writes it, or a GGUF file of "
+                 "llama.cpp. eval, probe, generate, score, train --init and the other commands "
+                 "accept the folder that it writes as a model, at any length.",
         .groups = groups,
         .count = CLI_COUNT(groups),
         .min_operands = 1,

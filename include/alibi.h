@@ -194,7 +194,8 @@ ALIBI_API const char *alibi_nearest(const char *name, const char *const *names, 
 /* ---- devices */
 
 enum alibi_device_kind { ALIBI_DEVICE_AUTO, ALIBI_DEVICE_CPU, ALIBI_DEVICE_CUDA };
-enum alibi_precision { ALIBI_PRECISION_AUTO, ALIBI_FP32, ALIBI_BF16, ALIBI_FP16 };
+/* Q8_0, 8 bits with a scale for each 32 numbers, exists in GGUF files only. */
+enum alibi_precision { ALIBI_PRECISION_AUTO, ALIBI_FP32, ALIBI_BF16, ALIBI_FP16, ALIBI_Q8_0 };
 
 /* Where models run, and in which numbers. Device auto: an NVIDIA GPU if one can be used, otherwise
  * the CPU; the reason is logged if the machine has NVIDIA's driver. Precision auto: bf16 on a GPU,
@@ -623,7 +624,7 @@ ALIBI_API alibi_status alibi_model_save(const alibi_model *model, const char *di
 
 /* Models of other programs (docs/exchange.md). Weights pass from file to file, so memory is bounded
  * by the largest tensor. */
-enum alibi_foreign { ALIBI_HUGGING_FACE };
+enum alibi_foreign { ALIBI_HUGGING_FACE, ALIBI_GGUF };
 
 struct alibi_exchanged {
     char family[ALIBI_NAME_MAX]; /* "bloom" */

@@ -11,12 +11,10 @@
 const json_t *config_value(const json_t *config, const char *name)
 {
     const char *dot = strchr(name, '.');
-    const json_t *value;
+    const json_t *value = json_object_get(config, name);
     char first[64];
 
-    if (!dot)
-        value = json_object_get(config, name);
-    else {
+    if (!value && dot) {
         snprintf(first, sizeof first, "%.*s", (int)(dot - name), name);
         config = json_object_get(config, first);
         value = config ? config_value(config, dot + 1) : NULL;

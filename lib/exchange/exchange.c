@@ -94,11 +94,7 @@ static alibi_status open_source(struct foreign *f, const char *source)
     TRY_RETURN(path_look(&kind, source));
     if (kind == PATH_NONE)
         return fail(ALIBI_BAD_INPUT, "cannot import '%s': %s", source, path_absent(source));
-    if (kind == PATH_FILE)
-        return fail(ALIBI_BAD_INPUT,
-                    "cannot import '%s': it is a file; give the folder with its config.json",
-                    source);
-    return huggingface_open(f, source);
+    return kind == PATH_FILE ? llamacpp_open(f, source) : huggingface_open(f, source);
 }
 
 /* Without a tokenizer that can be read, text is token ids. */
@@ -240,23 +236,72 @@ out:
     return status;
 }
 
+/* Options of the position that are options of the model too, such as alibi's bias-max, become those
+ * of the model, which families know. A learned position has the length of its table. */
+static alibi_status plain_position(struct alibi_config *c)
+{
+    alibi_status status = ALIBI_OK;
+    struct alibi_option_group group = { .values = c };
+    struct pattern p;
+    const struct position_method *method;
+    struct text value = { 0 };
+
+    TRY_RETURN(pattern_read(&p, c));
+    method = p.kind[0].method;
+    if (p.kinds != 1)
+        return ALIBI_OK;
+    group.options = alibi_config_options(&group.count);
+    for (int i = 0; i < method->option_count; i++) {
+        const struct alibi_option *own = &method->options[i], *o;
+        char name[ALIBI_NAME_MAX];
+        snprintf(name, sizeof name, "%s-%s", method->name, own->name);
+        o = alibi_options_find(&group, 1, own->name, NULL);
+        o = o ? o : alibi_options_find(&group, 1, name, NULL);
+        value.length = 0;
+        TRY(option_format_plain(&value, own, p.kind[0].own));
+        TRY(text_status(&value));
+        if (o)
+            TRY(option_set(o, c, value.data));
+    }
+    TRY(pattern_name(c->position, &p, c));
+    if (method == &position_learned)
+        c->train_length = c->max_length;
+    if (method != &position_alibi)
+        c->bias_max = 0;
+out:
+    text_free(&value);
+    return status;
+}
+
+/* What is known of another program. */
+static const struct program {
+    const char *name;
+    const struct family *(*family_at)(int index); /* NULL past the last */
+    bool knows_bytes;                             /* tokenizers of bytes, beside BPE */
+    alibi_status (*write)(const struct outgoing *o, const char *path);
+} programs[] = {
+    [ALIBI_HUGGING_FACE] = { "Hugging Face", family_at, false, huggingface_write },
+    [ALIBI_GGUF] = { "llama.cpp", llamacpp_family_at, true, llamacpp_write },
+};
+
 /* The family without a difference, or the one with the fewest in the message. */
-static alibi_status choose_family(const struct family **out, const struct alibi_config *config)
+static alibi_status choose_family(const struct family **out, const struct program *program,
+                                  const struct alibi_config *config)
 {
     alibi_status status = ALIBI_OK;
     struct text closest = { 0 }, list = { 0 };
-    const struct family *near = NULL;
+    const struct family *near = NULL, *f;
     int fewest = 0, count;
 
-    for (int i = 0; family_at(i) && !*out; i++) {
-        TRY(differences(family_at(i), config, &list, &count));
+    for (int i = 0; (f = program->family_at(i)) && !*out; i++) {
+        TRY(differences(f, config, &list, &count));
         if (count == 0)
-            *out = family_at(i);
+            *out = f;
         if (!near || count < fewest) {
             text_free(&closest);
             closest = list;
             list = (struct text){ 0 };
-            near = family_at(i);
+            near = f;
             fewest = count;
         }
         text_free(&list);
@@ -264,9 +309,8 @@ static alibi_status choose_family(const struct family **out, const struct alibi_
     }
     if (!*out)
         status = fail(ALIBI_BAD_INPUT,
-                      "no family of Hugging Face computes what this model does; the closest, '%s', "
-                      "has %s",
-                      near->name, closest.data);
+                      "no family of %s computes what this model does; the closest, '%s', has %s",
+                      program->name, near->name, closest.data);
 out:
     text_free(&closest);
     text_free(&list);
@@ -280,6 +324,7 @@ static const char *type_of(int precision)
     return precision == ALIBI_FP32   ? "F32"
            : precision == ALIBI_BF16 ? "BF16"
            : precision == ALIBI_FP16 ? "F16"
+           : precision == ALIBI_Q8_0 ? "Q8_0"
                                      : NULL;
 }
 
@@ -287,7 +332,10 @@ alibi_status alibi_export(const char *model, const struct alibi_export *how, con
                           struct alibi_exchanged *result, const struct alibi_call *call)
 {
     alibi_status status;
-    struct outgoing o = { .type = type_of(how->weights), .shard_bytes = how->shard_bytes };
+    struct outgoing o = { .type = type_of(how->weights),
+                          .shard_bytes = how->shard_bytes,
+                          .call = call };
+    const struct program *program = &programs[how->format];
     struct alibi_exchanged r = { 0 };
     struct alibi_config config;
     struct tensor_source *ours = NULL, *theirs = NULL;
@@ -298,11 +346,13 @@ alibi_status alibi_export(const char *model, const struct alibi_export *how, con
     alibi_device *device = NULL;
     char *path = NULL, *weights = NULL, task[ALIBI_NAME_MAX];
 
-    if (how->format != ALIBI_HUGGING_FACE)
-        return fail(ALIBI_USAGE, "cannot export '%s': format %d is not known", model, how->format);
+    if (how->weights == ALIBI_Q8_0 && how->format != ALIBI_GGUF)
+        return fail(ALIBI_USAGE, "cannot export '%s' for %s as q8_0, which only GGUF files have",
+                    model, program->name);
     TRY(checkpoint_find_model(&path, model, call));
     TRY(checkpoint_read_config(path, &config, &tokenizer));
-    status = choose_family(&o.family, &config);
+    TRY(plain_position(&config));
+    status = choose_family(&o.family, program, &config);
     if (status != ALIBI_OK)
         TRY(fail_context(status, "cannot export '%s'", model));
     TRY(outline_of(&outline, &device, &config));
@@ -315,14 +365,16 @@ alibi_status alibi_export(const char *model, const struct alibi_export *how, con
     TRY(tensors_as_theirs(&theirs, &scaled.base, o.family, outline));
     r.parameters = outline->elements;
     r.embedding_scale = config.embedding_scale;
-    r.tokenizer = strcmp(alibi_tokenizer_type(tokenizer), "bpe") == 0;
+    r.tokenizer = strcmp(alibi_tokenizer_type(tokenizer), "bpe") == 0 ||
+                  (program->knows_bytes && strcmp(alibi_tokenizer_type(tokenizer), "bytes") == 0);
     snprintf(r.family, sizeof r.family, "%s", o.family->name);
     snprintf(task, sizeof task, "export %.40s", r.family);
     watched = watch(theirs, task, r.parameters, call);
     o.config = &config;
     o.tensors = &watched.base;
     o.tokenizer = r.tokenizer ? tokenizer : NULL;
-    TRY(huggingface_write(&o, out));
+    o.own_tokenizer = tokenizer;
+    TRY(program->write(&o, out));
     *result = r;
 out:
     tensor_source_free(theirs);

@@ -129,6 +129,7 @@ struct foreign {
     struct tensor_source *tensors; /* under their names */
     alibi_tokenizer *tokenizer;    /* NULL: none that can be read; `reason` says why */
     char reason[512];
+    struct gguf *gguf; /* that the tensors are in; NULL: none */
 };
 
 void foreign_fini(struct foreign *f);
@@ -149,11 +150,32 @@ struct outgoing {
     const struct alibi_config *config;
     struct tensor_source *tensors;    /* under their names */
     const alibi_tokenizer *tokenizer; /* NULL: none that they know */
-    const char *type;                 /* of all tensors; NULL: each as it is */
+    const alibi_tokenizer *own_tokenizer;
+    const char *type; /* of all tensors; NULL: each as it is */
     int64_t shard_bytes;
+    const struct alibi_call *call;
 };
 
 /* The folder appears with all its files, or not at all. */
 alibi_status huggingface_write(const struct outgoing *o, const char *folder);
+
+/* ---- models of llama.cpp in GGUF files (llamacpp.c) */
+
+struct gguf;
+struct gguf_writer;
+
+/* Its architectures (llamacpp_families.c). */
+const struct family *llamacpp_family_at(int index); /* NULL past the last */
+/* The family and configuration that the metadata and tensors of a file say. */
+alibi_status llamacpp_config(const struct family **family, struct alibi_config *out,
+                             const struct gguf *gguf, const char *path);
+alibi_status llamacpp_open(struct foreign *out, const char *path);
+/* The file, which must not exist, appears whole or not at all. */
+alibi_status llamacpp_write(const struct outgoing *o, const char *path);
+
+/* The tokenizer in the metadata (llamacpp_tokenizer.c). A model has `vocab` rows for its ids. */
+alibi_status llamacpp_read_tokenizer(alibi_tokenizer **out, const struct gguf *g, const char *path);
+alibi_status llamacpp_put_tokenizer(struct gguf_writer *w, const alibi_tokenizer *t, int64_t vocab,
+                                    const struct alibi_call *call);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/names.h"
 #include "exchange/exchange.h"
+#include "formats/gguf.h"
 
 enum { CONFIG_BYTES_MAX = 4 << 20 };
 
@@ -11,8 +12,8 @@ void foreign_fini(struct foreign *f)
 {
     tensor_source_free(f->tensors);
     alibi_tokenizer_free(f->tokenizer);
-    f->tensors = NULL;
-    f->tokenizer = NULL;
+    gguf_free(f->gguf);
+    *f = (struct foreign){ 0 };
 }
 
 /* ---- reading */

@@ -116,6 +116,7 @@ void gguf_put(struct gguf_writer *w, const char *key, const struct gguf_value *v
 void gguf_put_u32(struct gguf_writer *w, const char *key, uint32_t value);
 void gguf_put_f32(struct gguf_writer *w, const char *key, double value);
 void gguf_put_bool(struct gguf_writer *w, const char *key, bool value);
+void gguf_put_slice(struct gguf_writer *w, const char *key, struct slice value);
 void gguf_put_text(struct gguf_writer *w, const char *key, const char *value);
 
 /* One more item of an array of texts, whose items are collected in `items`. */

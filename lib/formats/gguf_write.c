@@ -60,12 +60,15 @@ void gguf_put_bool(struct gguf_writer *w, const char *key, bool value)
     put_scalar(w, key, GGUF_BOOL, &(char){ value }, 1);
 }
 
+void gguf_put_slice(struct gguf_writer *w, const char *key, struct slice value)
+{
+    gguf_put(w, key, &(struct gguf_value){ GGUF_TEXT, false, 1, NULL, 0 });
+    gguf_append_text(&w->pairs, value);
+}
+
 void gguf_put_text(struct gguf_writer *w, const char *key, const char *value)
 {
-    struct slice text = { value, strlen(value) };
-
-    gguf_put(w, key, &(struct gguf_value){ GGUF_TEXT, false, 1, NULL, 0 });
-    gguf_append_text(&w->pairs, text);
+    gguf_put_slice(w, key, (struct slice){ value, strlen(value) });
 }
 
 void gguf_writer_fini(struct gguf_writer *w)

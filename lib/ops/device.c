@@ -254,7 +254,11 @@ void alibi_device_get_info(const alibi_device *device, struct alibi_device_info 
 
 const char *alibi_precision_name(int precision)
 {
-    return precision == ALIBI_FP16 ? "fp16" : precision == ALIBI_BF16 ? "bf16" : "fp32";
+    static const char *const names[] = {
+        [ALIBI_FP32] = "fp32", [ALIBI_BF16] = "bf16", [ALIBI_FP16] = "fp16", [ALIBI_Q8_0] = "q8_0"
+    };
+
+    return precision > ALIBI_FP32 && precision <= ALIBI_Q8_0 ? names[precision] : "fp32";
 }
 
 /* ---- what rooms above ask of a device */

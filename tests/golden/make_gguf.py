@@ -1,12 +1,18 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/gguf/kinds.gguf with the `gguf` package of llama.cpp: metadata of every kind, tensors of every type.
+"""Writes tests/golden/gguf with the `gguf` package of llama.cpp.
 
     python3 tests/golden/make_gguf.py        needs gguf and numpy; a second
 
-test_gguf.c reads it. The tensors `q8_0`, `f16` and `bf16` hold the numbers of the F32 tensor `numbers`, so that decoding and
-encoding can be compared with the package's to the last bit: ties, blocks of zeros, subnormal scales and the largest of fp16.
+kinds.gguf has metadata of every kind and tensors of every type; test_gguf.c reads it. The tensors `q8_0`, `f16` and `bf16`
+hold the numbers of the F32 tensor `numbers`, so that decoding and encoding can be compared with the package's to the last bit:
+ties, blocks of zeros, subnormal scales and the largest of fp16.
+
+The others, which test_llamacpp.c reads, are models of tests/golden/data (whose logits PyTorch computed) and tokenizers of
+tests/golden/tokenizers, under the names and in the layout that llama.cpp's own converters give them.
 """
+import json
 import pathlib
+import struct
 
 import gguf
 import numpy as np
@@ -30,8 +36,7 @@ def numbers():
     return x
 
 
-def main():
-    FOLDER.mkdir(exist_ok=True)
+def kinds():
     w = gguf.GGUFWriter(FOLDER / "kinds.gguf", "test")
     w.add_uint8("kinds.u8", 200)
     w.add_int8("kinds.i8", -100)
@@ -54,10 +59,112 @@ def main():
     w.add_tensor("f16", x.astype(np.float16))
     for kind in (gguf.GGMLQuantizationType.BF16, gguf.GGMLQuantizationType.Q8_0):
         w.add_tensor(kind.name.lower(), gguf.quants.quantize(x, kind), raw_dtype=kind)
+    finish(w)
+
+
+def finish(w):
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_tensors_to_file()
     w.close()
+
+
+# ---- models
+
+def read_safetensors(path):
+    data = path.read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + size])
+    tensors = {}
+    for name, t in header.items():
+        if name.startswith(("gradient.", "golden.", "__")):
+            continue
+        begin, end = (8 + size + at for at in t["data_offsets"])
+        tensors[name] = np.frombuffer(data[begin:end], "<f4").reshape(t["shape"])
+    return tensors
+
+
+NAMES = {
+    "embedding": "token_embd", "position": "position_embd", "embedding_norm": "token_embd_norm", "norm": "output_norm",
+    "head": "output", "norm1": "attn_norm", "norm2": "ffn_norm", "attention.qkv": "attn_qkv",
+    "attention.out": "attn_output", "ff.up": "ffn_up", "ff.down": "ffn_down",
+}
+
+
+def permute(x, heads):
+    """As LlamaModel.permute() of llama.cpp: from halves that are rotated together to pairs."""
+    return x.reshape(heads, 2, x.shape[0] // heads // 2, -1).swapaxes(1, 2).reshape(x.shape)
+
+
+def add_tensor(w, name, x, c, split):
+    stem, end = name.rsplit(".", 1)
+    prefix = ""
+    if stem.startswith("blocks."):
+        _, layer, stem = stem.split(".", 2)
+        prefix = f"blk.{layer}."
+    if split and stem == "attention.qkv":
+        q = c["width"]
+        kv = q // c["heads"] * c["kv_heads"]
+        w.add_tensor(prefix + "attn_q.weight", permute(x[:q], c["heads"]))
+        w.add_tensor(prefix + "attn_k.weight", permute(x[q:q + kv], c["kv_heads"]))
+        w.add_tensor(prefix + "attn_v.weight", x[q + kv:].copy())
+    elif split and stem == "ff.up":
+        w.add_tensor(prefix + "ffn_gate.weight", x[:c["ff_width"]].copy())
+        w.add_tensor(prefix + "ffn_up.weight", x[c["ff_width"]:].copy())
+    else:
+        w.add_tensor(f"{prefix}{NAMES[stem]}.{end}", x)
+
+
+def model(name, arch):
+    """A model of tests/golden/data as a file of that architecture."""
+    c = json.loads((FOLDER.parent / "data" / f"{name}.json").read_text())
+    w = gguf.GGUFWriter(FOLDER / f"{arch}.gguf", arch)
+    w.add_context_length(c["max_length"] or 48)
+    w.add_embedding_length(c["width"])
+    w.add_block_count(c["layers"])
+    w.add_feed_forward_length(c["ff_width"])
+    w.add_head_count(c["heads"])
+    if arch == "llama":
+        w.add_head_count_kv(c["kv_heads"])
+        w.add_layer_norm_rms_eps(c["norm_eps"])
+        w.add_rope_dimension_count(c["width"] // c["heads"])
+        w.add_vocab_size(c["vocab"])
+    else:
+        w.add_layer_norm_eps(c["norm_eps"])
+    if arch == "mpt":
+        w.add_max_alibi_bias(c["bias_max"])
+    w.add_file_type(gguf.LlamaFileType.ALL_F32)
+    w.add_tokenizer_model("none")
+    for tensor, x in read_safetensors(FOLDER.parent / "data" / f"{name}.safetensors").items():
+        add_tensor(w, tensor, x, c, arch == "llama")
+    finish(w)
+
+
+# ---- tokenizers
+
+def tokenizer(name, pre):
+    t = json.loads((FOLDER.parent / "tokenizers" / f"{name}.json").read_text())
+    added = {a["id"]: a for a in t["added_tokens"]}
+    tokens = {i: text for text, i in t["model"]["vocab"].items()} | {i: a["content"] for i, a in added.items()}
+    types = [gguf.TokenType.NORMAL if i not in added else
+             gguf.TokenType.CONTROL if added[i]["special"] else gguf.TokenType.USER_DEFINED for i in range(len(tokens))]
+    w = gguf.GGUFWriter(FOLDER / f"tokenizer-{name}.gguf", "llama")
+    w.add_tokenizer_model("gpt2")
+    w.add_tokenizer_pre(pre)
+    w.add_token_list([tokens[i] for i in range(len(tokens))] + ["[PAD]"] * 3)
+    w.add_token_types(types + [gguf.TokenType.UNUSED] * 3)
+    w.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in t["model"]["merges"]])
+    w.add_eos_token_id(max(i for i, a in added.items() if a["special"]))
+    finish(w)
+
+
+def main():
+    FOLDER.mkdir(exist_ok=True)
+    kinds()
+    for name, arch in (("gpt2", "gpt2"), ("bloom-8", "bloom"), ("mpt-8", "mpt"), ("rotary-halves", "llama")):
+        model(name, arch)
+    for name, pre in (("gpt2", "gpt-2"), ("bloom", "bloom"), ("llama3", "llama-bpe"), ("nfc", "mpt")):
+        tokenizer(name, pre)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,368 @@
+/* llamacpp_tokenizer.c - the tokenizer in the metadata of a GGUF file
+ *
+ * Byte-level BPE is "tokenizer.ggml.model" gpt2, with the tokens and merges as texts; a name,
+ * "tokenizer.ggml.pre", stands for the expressions that cut text. A file may have the whole
+ * tokenizer.json as well, which says more: that is preferred, and written. Our other kinds of
+ * tokenizers are there only in our own form. */
+#include <string.h>
+
+#include "base/json.h"
+#include "exchange/exchange.h"
+#include "formats/gguf.h"
+
+static const char key_model[] = "tokenizer.ggml.model", key_pre[] = "tokenizer.ggml.pre",
+                  key_tokens[] = "tokenizer.ggml.tokens", key_types[] = "tokenizer.ggml.token_type",
+                  key_merges[] = "tokenizer.ggml.merges", key_end[] = "tokenizer.ggml.eos_token_id",
+                  key_json[] = "tokenizer.huggingface.json", key_ours[] = "alibi.tokenizer";
+
+/* What kind of token it is, as llama.cpp numbers them. */
+enum { TOKEN_NORMAL = 1, TOKEN_CONTROL = 3, TOKEN_USER = 4, TOKEN_UNUSED = 5 };
+
+/* ---- names of expressions */
+
+#define BLOOM " ?[^(\\s|[.,!?…。，、।۔،])]+"
+#define LLAMA3                                                                                     \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+" \
+    "[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define QWEN2                                                                                      \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+"      \
+    "[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+/* Of several names for the same the first one is written. llama.cpp does not normalize text, also
+ * where the tokenizer that the name comes from does. */
+static const struct pre {
+    const char *name, *pattern; /* NULL: GPT-2's */
+    bool nfc, ignore_merges;
+} pres[] = {
+    { "gpt-2", NULL, false, false },      { "mpt", NULL, true, false },
+    { "olmo", NULL, true, false },        { "phi-2", NULL, false, false },
+    { "jais", NULL, false, false },       { "bloom", BLOOM, false, false },
+    { "llama-bpe", LLAMA3, false, true }, { "llama3", LLAMA3, false, true },
+    { "llama-v3", LLAMA3, false, true },  { "smaug-bpe", LLAMA3, false, false },
+    { "dbrx", LLAMA3, false, false },     { "qwen2", QWEN2, true, false },
+    { "stablelm2", QWEN2, true, false },
+};
+
+enum { PRES = sizeof pres / sizeof *pres };
+
+static const struct pre *pre_named(struct slice name)
+{
+    for (int i = 0; i < PRES; i++)
+        if (strlen(pres[i].name) == name.bytes && memcmp(pres[i].name, name.at, name.bytes) == 0)
+            return &pres[i];
+    return NULL;
+}
+
+/* NULL: llama.cpp has no name for how this tokenizer cuts text. */
+static const struct pre *pre_of(const struct bpe_file *f)
+{
+    for (int i = 0; i < PRES && f->split_count == 1 && !f->splits[0].plain; i++) {
+        const char *pattern = pres[i].pattern ? pres[i].pattern : bpe_gpt2_pattern;
+        if (strcmp(f->splits[0].pattern, pattern) == 0 && pres[i].nfc == f->nfc &&
+            pres[i].ignore_merges == f->ignore_merges)
+            return &pres[i];
+    }
+    return NULL;
+}
+
+/* ---- reading */
+
+static void put(struct text *json, const char *literal)
+{
+    text_append_bytes(json, literal, strlen(literal));
+}
+
+/* Kinds of tokens; all are normal where the file does not say. */
+static int64_t type_of_token(const struct gguf_value *types, int64_t id)
+{
+    int64_t type = TOKEN_NORMAL;
+
+    return types && gguf_integer(types, id, &type) ? type : TOKEN_NORMAL;
+}
+
+static void put_added(struct text *json, const struct gguf_value *tokens, int64_t count,
+                      const struct gguf_value *types, int64_t end)
+{
+    const char *at = tokens->at;
+    bool any = false;
+
+    put(json, "\"added_tokens\": [");
+    for (int64_t id = 0; id < count; id++) {
+        struct slice token = gguf_next_text(&at);
+        int64_t type = type_of_token(types, id);
+        if (type != TOKEN_CONTROL && type != TOKEN_USER && id != end)
+            continue;
+        text_append(json, "%s{\"id\": %lld, \"content\": ", any ? ",\n" : "", (long long)id);
+        json_append_string(json, token.at, token.bytes);
+        text_append(json,
+                    ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
+                    "\"normalized\": false, \"special\": %s%s}",
+                    type == TOKEN_USER ? "false" : "true",
+                    id == end ? ", \"end_of_document\": true" : "");
+        any = true;
+    }
+    put(json, "],\n");
+}
+
+static void put_pre(struct text *json, const struct pre *pre)
+{
+    put(json, pre->nfc ? "\"normalizer\": {\"type\": \"NFC\"},\n" : "\"normalizer\": null,\n");
+    if (!pre->pattern) {
+        put(json, "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
+                  "\"trim_offsets\": true, \"use_regex\": true},\n");
+        return;
+    }
+    put(json, "\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": "
+              "\"Split\", \"pattern\": {\"Regex\": ");
+    json_append_string(json, pre->pattern, strlen(pre->pattern));
+    put(json, "}, \"behavior\": \"Isolated\", \"invert\": false}, {\"type\": \"ByteLevel\", "
+              "\"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": false}]},\n");
+}
+
+static void put_model(struct text *json, const struct gguf_value *tokens, int64_t count,
+                      const struct gguf_value *merges, bool ignore_merges)
+{
+    const char *at = tokens->at;
+
+    text_append(json,
+                "\"post_processor\": null,\n\"decoder\": {\"type\": \"ByteLevel\", "
+                "\"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true},\n"
+                "\"model\": {\"type\": \"BPE\", \"ignore_merges\": %s, \"vocab\": {",
+                ignore_merges ? "true" : "false");
+    for (int64_t id = 0; id < count; id++) {
+        struct slice token = gguf_next_text(&at);
+        put(json, id > 0 ? ",\n" : "\n");
+        json_append_string(json, token.at, token.bytes);
+        text_append(json, ": %lld", (long long)id);
+    }
+    put(json, "}, \"merges\": [");
+    at = merges->at;
+    for (int64_t i = 0; i < merges->count; i++) {
+        struct slice merge = gguf_next_text(&at);
+        put(json, i > 0 ? ",\n" : "\n");
+        json_append_string(json, merge.at, merge.bytes);
+    }
+    put(json, "]}}\n");
+}
+
+/* The rows that pad the embedding have tokens in the file, but are not of the tokenizer. */
+static int64_t used_tokens(const struct gguf_value *tokens, const struct gguf_value *types)
+{
+    int64_t count = tokens->count;
+
+    while (count > 0 && type_of_token(types, count - 1) == TOKEN_UNUSED)
+        count--;
+    return count;
+}
+
+static alibi_status read_bpe(alibi_tokenizer **out, const struct gguf *g, const char *path)
+{
+    alibi_status status;
+    const struct gguf_value *tokens = gguf_find(g, key_tokens), *merges = gguf_find(g, key_merges);
+    const struct gguf_value *types = gguf_find(g, key_types), *pre = gguf_find(g, key_pre);
+    const struct gguf_value *last = gguf_find(g, key_end);
+    const struct pre *known;
+    struct slice name = { "default", 7 };
+    struct text json = { 0 };
+    int64_t count, end = -1;
+
+    if (!tokens || !tokens->array || tokens->kind != GGUF_TEXT || !merges || !merges->array ||
+        merges->kind != GGUF_TEXT)
+        return fail(ALIBI_BAD_INPUT, "'%s' lacks the texts \"%s\" and \"%s\"", path, key_tokens,
+                    key_merges);
+    if (pre && !gguf_text(pre, &name))
+        return fail(ALIBI_BAD_INPUT, "'%s': \"%s\" is not a text", path, key_pre);
+    known = pre_named(name);
+    if (!known)
+        return fail(ALIBI_BAD_INPUT, "'%s': text is cut as '%.*s', which is not known", path,
+                    (int)(name.bytes < 60 ? name.bytes : 60), name.at);
+    if (last)
+        gguf_integer(last, 0, &end);
+    count = used_tokens(tokens, types);
+    put(&json, "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null,\n");
+    put_added(&json, tokens, count, types, end);
+    put_pre(&json, known);
+    put_model(&json, tokens, count, merges, known->ignore_merges);
+    TRY(text_status(&json));
+    TRY(tokenizer_read(out, json.data, json.length, path));
+out:
+    text_free(&json);
+    return status;
+}
+
+alibi_status llamacpp_read_tokenizer(alibi_tokenizer **out, const struct gguf *g, const char *path)
+{
+    const struct gguf_value *whole = gguf_find(g, key_json), *model = gguf_find(g, key_model);
+    struct slice text = { 0 };
+
+    if (!whole)
+        whole = gguf_find(g, key_ours);
+    if (whole && gguf_text(whole, &text))
+        return tokenizer_read(out, text.at, text.bytes, path);
+    if (!model || !gguf_text(model, &text))
+        return fail(ALIBI_BAD_INPUT, "'%s' has no \"%s\"", path, key_model);
+    if (text.bytes == 4 && memcmp(text.at, "gpt2", 4) == 0)
+        return read_bpe(out, g, path);
+    return fail(ALIBI_BAD_INPUT, "'%s': tokenizers of kind '%.*s' are not known", path,
+                (int)(text.bytes < 60 ? text.bytes : 60), text.at);
+}
+
+/* ---- writing */
+
+/* A token as the file spells it: a letter for each byte. */
+static void append_letters(struct text *out, struct slice bytes)
+{
+    for (size_t i = 0; i < bytes.bytes; i++) {
+        uint32_t letter = byte_letter((unsigned char)bytes.at[i]);
+        char two[2] = { (char)(0xC0 | letter >> 6), (char)(0x80 | (letter & 0x3F)) };
+        text_append_bytes(out, letter < 0x80 ? &(char){ (char)letter } : two,
+                          letter < 0x80 ? 1 : 2);
+    }
+}
+
+static struct slice slice_of(const struct text *t)
+{
+    return (struct slice){ t->data, t->length };
+}
+
+/* The tokens and their kinds, one by one. */
+struct tokens {
+    struct text texts, types, spelled;
+    int64_t count;
+};
+
+static void add_token(struct tokens *t, struct slice text, int32_t type)
+{
+    gguf_append_text(&t->texts, text);
+    text_append_bytes(&t->types, &type, sizeof type);
+    t->count++;
+}
+
+static void add_normal(struct tokens *t, struct slice bytes)
+{
+    t->spelled.length = 0;
+    append_letters(&t->spelled, bytes);
+    add_token(t, slice_of(&t->spelled), TOKEN_NORMAL);
+}
+
+/* Each row of the embedding has a token in llama.cpp. */
+static void add_padding(struct tokens *t, int64_t vocab)
+{
+    while (t->count < vocab) {
+        t->spelled.length = 0;
+        text_append(&t->spelled, "[PAD%lld]", (long long)t->count);
+        add_token(t, slice_of(&t->spelled), TOKEN_UNUSED);
+    }
+}
+
+static alibi_status put_tokens(struct gguf_writer *w, struct tokens *t, const struct text *merges,
+                               int64_t merge_count, const char *pre)
+{
+    gguf_put_text(w, key_model, "gpt2");
+    gguf_put_text(w, key_pre, pre);
+    gguf_put(w, key_tokens,
+             &(struct gguf_value){ GGUF_TEXT, true, t->count, t->texts.data, t->texts.length });
+    gguf_put(w, key_types,
+             &(struct gguf_value){ GGUF_I32, true, t->count, t->types.data, t->types.length });
+    gguf_put(w, key_merges,
+             &(struct gguf_value){ GGUF_TEXT, true, merge_count, merges->data, merges->length });
+    TRY_RETURN(text_status(&t->texts));
+    TRY_RETURN(text_status(&t->types));
+    TRY_RETURN(text_status(&t->spelled));
+    return text_status(merges);
+}
+
+static void tokens_fini(struct tokens *t)
+{
+    text_free(&t->texts);
+    text_free(&t->types);
+    text_free(&t->spelled);
+}
+
+/* A tokenizer of bytes is a BPE without merges. */
+static alibi_status put_bytes(struct gguf_writer *w, const alibi_tokenizer *tokenizer,
+                              int64_t vocab)
+{
+    struct tokens t = { 0 };
+    struct text none = { 0 };
+    alibi_status status;
+
+    for (int32_t id = 0; id < alibi_tokenizer_vocab(tokenizer); id++) {
+        struct slice bytes = { 0 };
+        bytes.at = tokenizer_bytes(tokenizer, id, &bytes.bytes);
+        if (bytes.bytes > 0)
+            add_normal(&t, bytes);
+        else
+            add_token(&t, (struct slice){ "<|endoftext|>", 13 }, TOKEN_CONTROL);
+    }
+    add_padding(&t, vocab);
+    status = put_tokens(w, &t, &none, 0, pres[0].name);
+    tokens_fini(&t);
+    return status;
+}
+
+static alibi_status put_bpe(struct gguf_writer *w, const struct bpe_file *f, int64_t vocab,
+                            const struct alibi_call *call)
+{
+    alibi_status status;
+    const struct pre *pre = pre_of(f);
+    struct tokens t = { 0 };
+    struct text merges = { 0 };
+
+    for (int64_t id = 0, a = 0; id < f->vocab; id++) {
+        while (a < f->added_count && f->added[a].id < id)
+            a++;
+        if (a < f->added_count && f->added[a].id == id)
+            add_token(&t, f->added[a].text, f->added[a].special ? TOKEN_CONTROL : TOKEN_USER);
+        else
+            add_normal(&t, f->tokens[id]);
+    }
+    add_padding(&t, vocab);
+    for (int64_t i = 0; i < f->merge_count; i++) {
+        t.spelled.length = 0;
+        append_letters(&t.spelled, f->tokens[f->merges[i].left]);
+        text_append_bytes(&t.spelled, " ", 1);
+        append_letters(&t.spelled, f->tokens[f->merges[i].right]);
+        gguf_append_text(&merges, slice_of(&t.spelled));
+    }
+    TRY(put_tokens(w, &t, &merges, f->merge_count, pre ? pre->name : pres[0].name));
+    if (!pre)
+        call_warn(call,
+                  "llama.cpp has no name for how this tokenizer cuts text; the file says '%s', so "
+                  "its ids may differ there",
+                  pres[0].name);
+out:
+    tokens_fini(&t);
+    text_free(&merges);
+    return status;
+}
+
+alibi_status llamacpp_put_tokenizer(struct gguf_writer *w, const alibi_tokenizer *t, int64_t vocab,
+                                    const struct alibi_call *call)
+{
+    alibi_status status;
+    struct text json = { 0 };
+    struct bpe_file *file = NULL;
+    bool bpe = strcmp(alibi_tokenizer_type(t), "bpe") == 0;
+    bool bytes = strcmp(alibi_tokenizer_type(t), "bytes") == 0;
+
+    TRY(tokenizer_format(t, &json));
+    if (bpe)
+        TRY(bpe_file_parse(&file, json.data, json.length, "tokenizer.json"));
+    if (bpe)
+        TRY(put_bpe(w, file, vocab, call));
+    else if (bytes)
+        TRY(put_bytes(w, t, vocab));
+    else
+        gguf_put_text(w, key_model, "no_vocab");
+    gguf_put_slice(w, bpe ? key_json : key_ours, slice_of(&json));
+    if (alibi_tokenizer_end(t) >= 0 && (bpe || bytes)) {
+        gguf_put_u32(w, "tokenizer.ggml.bos_token_id", (uint32_t)alibi_tokenizer_end(t));
+        gguf_put_u32(w, key_end, (uint32_t)alibi_tokenizer_end(t));
+    }
+    gguf_put_bool(w, "tokenizer.ggml.add_bos_token", false);
+out:
+    bpe_file_free(file);
+    text_free(&json);
+    return status;
+}
