@@ -987,32 +987,43 @@ ALIBI_API void alibi_attention_free(struct alibi_attention_result *result);
 
 /* ---- attention alone, for callers with numbers of their own */
 
-/* Causal attention with a linear bias, over numbers in this process's memory:
+/* Causal attention with a linear bias, over tensors in the memory of the device: on the CPU any
+ * memory of the process, on a GPU its own. Nothing is copied.
  *
  *   y_i = sum_j softmax_j(scale q_i . k_j - slopes[h] (p - j)) v_j,     j <= p = keys - queries + i
  *
  * Queries are at the last positions of the keys, and query head h reads key/value head
- * h / (heads / kv_heads). q, y, dy, dq are [batch, queries, heads, head_width]; k, v, dk, dv
- * [batch, keys, kv_heads, head_width]; lse [batch, heads, queries]: all contiguous. A device in
- * bf16 rounds them to bf16. */
-struct alibi_attend {
-    int64_t batch, queries, keys, heads, kv_heads, head_width;
-    double scale;        /* 0: 1 / sqrt(head_width) */
-    int64_t window;      /* a query sees so many keys at most, its own the last; 0: all */
-    const float *slopes; /* [heads]; NULL: no bias */
-    const float *q, *k, *v;
+ * h / (heads / kv_heads). */
+
+/* [batch, positions, heads, head_width], in the precision of the device. The numbers of a row are
+ * contiguous; strides count numbers. */
+struct alibi_rows {
+    void *data;
+    int64_t batch, position, head; /* strides; all 0: without gaps */
 };
 
-/* Writes y and lse, the logarithm of the sum of exp of the scores, which may be NULL. call->skip is
- * the budget of skipping. */
-ALIBI_API alibi_status alibi_attend(alibi_device *device, const struct alibi_attend *a, float *y,
-                                    float *lse, const struct alibi_call *call);
+/* slopes, lse and dslopes are fp32, also if the device is in bf16. */
+struct alibi_attend {
+    int64_t batch, queries, keys, heads, kv_heads, head_width;
+    double scale;              /* 0: 1 / sqrt(head_width) */
+    int64_t window;            /* a query sees so many keys at most, its own the last; 0: all */
+    double skip;               /* alibi_attend()'s budget of skipping; 0: every pair is computed */
+    const float *slopes;       /* [heads]; NULL: no bias */
+    struct alibi_rows q, k, v; /* read, as are dy and, by alibi_attend_backward(), y and lse */
+    struct alibi_rows y;
+    float *lse; /* [batch, heads, queries]: the logarithm of the sum of exp of the scores */
+    struct alibi_rows dy, dq, dk, dv;
+    float *dslopes; /* [heads]; NULL: not wanted */
+    void *stream;   /* GPU: the caller's cudaStream_t. The call is part of its work: it comes after
+                       what is queued there, and returns before it is done. NULL: the default */
+};
 
-/* From y, lse and the gradient dy of y, the gradients of q, k and v, and of the slopes: dslopes may
- * be NULL. Only for queries == keys. Every pair is computed, whatever alibi_attend() skipped. */
-ALIBI_API alibi_status alibi_attend_backward(alibi_device *device, const struct alibi_attend *a,
-                                             const float *y, const float *lse, const float *dy,
-                                             float *dq, float *dk, float *dv, float *dslopes);
+/* Writes y and lse. */
+ALIBI_API alibi_status alibi_attend(alibi_device *device, const struct alibi_attend *a);
+
+/* From y, lse and the gradient dy of y, the gradients of q, k and v, and of the slopes. Only for
+ * queries == keys. Every pair is computed, whatever alibi_attend() skipped. */
+ALIBI_API alibi_status alibi_attend_backward(alibi_device *device, const struct alibi_attend *a);
 
 /* ---- sessions: one user of a model */
 

@@ -51,6 +51,10 @@ struct device_traits {
 
 typedef alibi_status finish_fn(struct device *dev); /* waits for all work */
 
+/* Work that is queued from now on comes after what the caller has queued on a stream of its own;
+ * and what the caller queues there from now on comes after our work so far. */
+typedef alibi_status caller_fn(struct device *dev, void *stream);
+
 /* The memory of a device in bytes. free: for tensors and workspace, including what the backend
  * holds for itself and would use again, so that a plan that fits once fits again. peak: the most
  * that was used since reset_peak. The host's own memory is not ours to count: total and free are 0
@@ -601,6 +605,7 @@ struct ops {
     struct device_traits traits;
 
     finish_fn *finish;
+    caller_fn *wait_for_caller, *caller_waits;
     memory_fn *memory;
     reset_peak_fn *reset_peak;
     workspace_fn *workspace;

@@ -116,6 +116,92 @@ class Tensors(unittest.TestCase):
         with self.assertRaisesRegex(alibi.UsageError, "'meta'"):
             alibi.attention(*(a.to("meta") for a in tensors))
 
+    def test_a_broadcast_gradient(self):
+        tensors = [torch.from_numpy(a).requires_grad_() for a in draw(queries=9, keys=9)]
+        alibi.attention(*tensors).sum().backward()
+        broadcast = [a.grad.clone() for a in tensors]
+        for a in tensors:
+            a.grad = None
+        out = alibi.attention(*tensors)
+        out.backward(torch.ones_like(out))
+        for ours, theirs in zip(tensors, broadcast):
+            torch.testing.assert_close(ours.grad, theirs)
+
+
+@unittest.skipUnless(torch is not None and torch.cuda.is_available(), "no GPU")
+class GpuTensors(unittest.TestCase):
+    def compare(self, dtype, limit, sizes, options, make=lambda a: a):
+        """Values and gradients against the equation in double precision on the same numbers."""
+        tensors = [torch.from_numpy(a).cuda() for a in draw(**sizes)]
+        tensors = [make(a.to(dtype)) for a in tensors[:3]] + tensors[3:]
+        doubles = [a.double().requires_grad_() for a in tensors]
+        tensors = [a.requires_grad_() for a in tensors]
+        out = alibi.attention(*tensors, **options)
+        self.assertEqual((out.dtype, out.device.type), (dtype, "cuda"))
+        wanted = self.equation(*doubles, options.get("window", 0))
+        torch.testing.assert_close(out.double(), wanted, atol=limit, rtol=limit)
+        if sizes.get("queries", 70) != sizes.get("keys", 70):
+            return
+        weight = torch.randn_like(out)
+        (out * weight).sum().backward()
+        (wanted * weight.double()).sum().backward()
+        for ours, theirs in zip(tensors, doubles):
+            scale = theirs.grad.abs().max().item()
+            torch.testing.assert_close(ours.grad.double(), theirs.grad, atol=4 * limit * scale,
+                                       rtol=4 * limit)
+
+    @staticmethod
+    def equation(q, k, v, slopes, window):
+        repeats = q.shape[2] // k.shape[2]
+        k, v = (a.repeat_interleave(repeats, 2) for a in (k, v))
+        distance = (torch.arange(k.shape[1] - q.shape[1], k.shape[1])[:, None]
+                    - torch.arange(k.shape[1])[None, :]).cuda()
+        scores = torch.einsum("bihd,bjhd->bhij", q, k) * q.shape[3] ** -0.5
+        scores = scores - slopes[None, :, None, None] * distance
+        unseen = (distance < 0) | ((distance >= window) if window else distance < 0)
+        return torch.einsum("bhij,bjhd->bihd",
+                            scores.masked_fill(unseen, -torch.inf).softmax(-1), v)
+
+    def test_attention_is_that_of_the_equation(self):
+        for dtype, limit in ((torch.float32, 2e-5), (torch.bfloat16, 1.5e-2)):
+            for sizes in (dict(width=64), dict(queries=300, keys=300, width=128), dict(width=5),
+                          dict(queries=1, width=64), dict(queries=33, width=64)):
+                for options in (dict(), dict(window=7)):
+                    with self.subTest(dtype=dtype, **sizes, **options):
+                        self.compare(dtype, limit, sizes, options)
+
+    def test_views_of_a_fused_projection(self):
+        def strided(a):
+            wide = a.new_zeros((*a.shape[:3], 2 * a.shape[3]))
+            wide[..., :a.shape[3]] = a
+            return wide[..., :a.shape[3]]
+
+        self.compare(torch.bfloat16, 1.5e-2, dict(width=64), dict(), strided)
+
+    def test_it_is_part_of_the_current_stream(self):
+        q, k, v, slopes = (torch.from_numpy(a).cuda() for a in
+                           draw(queries=512, keys=512, heads=8, kv_heads=8, width=64))
+        wanted = alibi.attention(2 * q, k, v, slopes) + 1
+        torch.cuda.synchronize()
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(50_000_000)  # what is queued before must be done before
+            got = alibi.attention(2 * q, k, v, slopes) + 1
+        stream.synchronize()
+        torch.testing.assert_close(got, wanted)
+
+    def test_gradcheck(self):
+        inputs = [torch.from_numpy(a).cuda().requires_grad_()
+                  for a in draw(queries=5, keys=5, width=4, batch=1)]
+        self.assertTrue(torch.autograd.gradcheck(alibi.attention, inputs, eps=2e-3, atol=5e-3,
+                                                 rtol=1e-2))
+
+    def test_what_does_not_fit_is_refused(self):
+        q, k, v, slopes = (torch.from_numpy(a).cuda() for a in draw())
+        for operands in ((q.half(), k.half(), v.half()), (q.bfloat16(), k, v), (q, k.cpu(), v)):
+            with self.assertRaises(alibi.UsageError):
+                alibi.attention(*operands, slopes)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -90,6 +90,7 @@ struct context {
         cudaEvent_t done[2]; /* after the last copy from or to it */
         int next;
     } staging;
+    cudaEvent_t joined;          /* a point in one stream that another waits for */
     struct cuda_buffer *buffers; /* given out and not yet freed, in no order */
     size_t buffer_count, buffer_capacity;
     size_t used, peak;
@@ -151,6 +152,8 @@ alibi_status cuda_activation_backward_sums(struct context *c, int kind, struct t
 extern const struct ops cuda_ops;
 
 finish_fn cuda_finish;
+caller_fn cuda_wait_for_caller;
+caller_fn cuda_caller_waits;
 memory_fn cuda_memory;
 reset_peak_fn cuda_reset_peak;
 workspace_fn cuda_workspace;

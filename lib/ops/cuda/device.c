@@ -279,6 +279,30 @@ alibi_status cuda_finish(struct device *dev)
     return cuda_check(cudaStreamSynchronize(c->stream), "waiting for its work");
 }
 
+/* One event serves all: a wait keeps the point at which the event was recorded before it. */
+static alibi_status join(struct context *c, cudaStream_t first, cudaStream_t second)
+{
+    static const char what[] = "waiting for another stream";
+
+    TRY_RETURN(cuda_check(cudaEventRecord(c->joined, first), what));
+    return cuda_check(cudaStreamWaitEvent(second, c->joined, 0), what);
+}
+
+alibi_status cuda_wait_for_caller(struct device *dev, void *stream)
+{
+    struct context *c = cuda_of(dev);
+
+    return join(c, stream, c->stream);
+}
+
+alibi_status cuda_caller_waits(struct device *dev, void *stream)
+{
+    struct context *c = cuda_of(dev);
+
+    cuda_part_end(c);
+    return join(c, c->stream, stream);
+}
+
 /* Scratch and workspace count as free: the backend holds them for itself and uses them again. */
 void cuda_memory(struct device *dev, struct device_memory *memory)
 {
@@ -355,6 +379,8 @@ static alibi_status open_queues(struct context *c)
     TRY_RETURN(cuda_check(cudaSetDevice(c->index), "selecting it"));
     TRY_RETURN(cuda_check(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking),
                           "creating a stream"));
+    TRY_RETURN(cuda_check(cudaEventCreateWithFlags(&c->joined, cudaEventDisableTiming),
+                          "creating an event"));
     error = cublasLtCreate(&c->blas);
     if (error != CUBLAS_STATUS_SUCCESS)
         return fail(ALIBI_DEVICE, "cuBLASLt cannot start: %s", cublasLtGetStatusName(error));
@@ -386,6 +412,8 @@ static void close_state(struct context *c)
             cudaEventDestroy(c->staging.done[half]);
         cudaFreeHost(c->staging.at[half]);
     }
+    if (c->joined != NULL)
+        cudaEventDestroy(c->joined);
     cudaFree(c->workspace);
     if (c->blas != NULL)
         cublasLtDestroy(c->blas);
@@ -452,6 +480,8 @@ const struct ops cuda_ops = {
                 .timed_calls = 10,
                 .times_parts = true },
     .finish = cuda_finish,
+    .wait_for_caller = cuda_wait_for_caller,
+    .caller_waits = cuda_caller_waits,
     .memory = cuda_memory,
     .reset_peak = cuda_reset_peak,
     .workspace = cuda_workspace,

@@ -68,6 +68,7 @@ double ref_sink_score(const struct sinks_args *a, int64_t b, int64_t h, int64_t 
 
 /* One file per operation. */
 finish_fn ref_finish;
+caller_fn ref_caller;
 memory_fn ref_memory;
 reset_peak_fn ref_reset_peak;
 workspace_fn ref_workspace;
