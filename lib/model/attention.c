@@ -33,7 +33,26 @@ struct attention_args attention_of(const struct workspace *w, const struct pass 
                                         .start = p->start,
                                         .layout = position->method->layout(position),
                                         .ragged = p->ragged };
+    if (a.bias.kind == BIAS_GATE)
+        a.bias.values = gates_of(w, p, n).c;
     return a;
+}
+
+struct gate_args gates_of(const struct workspace *w, const struct pass *p, int64_t n)
+{
+    const struct model *m = w->model;
+    const struct layer *l = &w->activations.layers[n];
+    int64_t G = position_gates(&m->config, model_position(m, n));
+    enum dtype sums = dtype_sums(m->type);
+    struct tensor z = tensor_2(l->z.data, m->type, p->B * p->L, G);
+
+    return (struct gate_args){ .c = tensor_4(l->gates.data, sums, 2, p->B, G, p->L),
+                               .z = z,
+                               .bias = value_of(m, m->blocks[n].gate_bias),
+                               .ragged = ragged_none(),
+                               .dc = tensor_3(w->activations.dgates.data, sums, p->B, G, p->L),
+                               .dz = z, /* the last to read it */
+                               .dbias = gradient_of(m, m->blocks[n].gate_bias) };
 }
 
 /* Heads from..from+count-1 of a view; absent stays absent. */
@@ -222,7 +241,26 @@ static alibi_status keep_sinks(const struct workspace *w, const struct pass *p, 
     return ALIBI_OK;
 }
 
-/* ---- the cache */
+/* ---- gates and the cache */
+
+/* Sums of the layer's gates, if it has some: within the pass, or after those in a cache. */
+static alibi_status sum_gates(const struct workspace *w, const struct pass *p, int64_t n,
+                              struct attention_args *a, const struct kv *cached)
+{
+    struct device *dev = w->model->device;
+    struct gate_args gates;
+
+    if (a->bias.kind != BIAS_GATE)
+        return ALIBI_OK;
+    gates = gates_of(w, p, n);
+    if (cached) {
+        gates.c = cached->gates;
+        gates.c.shape[2] = gates.z.shape[1];
+        gates.ragged = a->ragged;
+        a->bias.values = gates.c;
+    }
+    return dev->ops->gate_forward(dev, &gates);
+}
 
 /* The new keys and values join the cache, and attention is over all that the cache holds. */
 static alibi_status append(struct workspace *w, const struct pass *p, int64_t n,
@@ -255,7 +293,7 @@ static alibi_status append(struct workspace *w, const struct pass *p, int64_t n,
     a->k = all.k;
     a->v = all.v;
     a->skip.norms = all.norms;
-    return ALIBI_OK;
+    return sum_gates(w, p, n, a, &all);
 }
 
 /* ---- the scores that a window relies on */
@@ -367,6 +405,19 @@ out:
     return status;
 }
 
+static alibi_status download_bias(struct device *dev, struct tensor *out, struct bias bias)
+{
+    struct tensor like = bias.values;
+
+    if (bias.kind == BIAS_NONE)
+        return ALIBI_OK;
+    if (bias.kind != BIAS_GATE)
+        return download(dev, out, like);
+    TRY_RETURN(download_view(dev, out, gates_as_rows(like)));
+    *out = tensor_4(out->data, out->type, 2, like.shape[1], like.shape[2], like.shape[3]);
+    return ALIBI_OK;
+}
+
 /* The tensors of a call may be in another device's memory and in a type that the host does not
  * compute in, and queries and keys are views. Here they become fp32 tensors of this process;
  * lib/ops/skipped.c counts and verifies. */
@@ -383,8 +434,7 @@ alibi_status record_read(struct device *dev, const struct attention_args *a, boo
         goto out;
     TRY(download_view(dev, &host.q, a->q));
     TRY(download_view(dev, &host.k, a->k));
-    if (a->bias.kind != BIAS_NONE)
-        TRY(download(dev, &host.bias.values, a->bias.values));
+    TRY(download_bias(dev, &host.bias.values, a->bias));
     *skipped = attention_skipped(&host);
 out:
     mem_free(host.skip.kept.data);
@@ -459,8 +509,7 @@ static alibi_status add_reach(struct workspace *w, const struct pass *p,
     TRY(download_view(dev, &host.q, a->q));
     TRY(download_view(dev, &host.k, a->k));
     TRY(download(dev, &host.lse, a->lse));
-    if (a->bias.kind != BIAS_NONE)
-        TRY(download(dev, &host.bias.values, a->bias.values));
+    TRY(download_bias(dev, &host.bias.values, a->bias));
     if (a->rotation.table.data && model_position(w->model, n)->sinks > 0)
         TRY(download(dev, &host.rotation.table, a->rotation.table));
     sinks = attention_sinks(w, p, n, &host);
@@ -488,6 +537,8 @@ alibi_status attention_run(struct workspace *w, const struct pass *p, int64_t n)
         TRY_RETURN(scale_queries(w, p, n, &a));
     if (p->cache)
         TRY_RETURN(append(w, p, n, &a));
+    else
+        TRY_RETURN(sum_gates(w, p, n, &a, NULL));
     TRY_RETURN(check_scores(w, p, n, &a));
     if (w->settings.record && !w->activations.training)
         TRY_RETURN(measured(w, &a));

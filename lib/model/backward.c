@@ -41,25 +41,41 @@ static alibi_status enter_branch(struct workspace *w, const struct pass *p, int6
                          : ALIBI_OK;
 }
 
-/* Back through the first layer of a branch and the norm of x before it: dy to dnorm, dnorm to dx.
- * The gradient of the layer's weights comes last, because the norm's backward pass computes their
- * input, normed, again. */
+/* A linear layer at the beginning of a branch. */
+struct entrance {
+    int weight; /* -1: there is none */
+    struct tensor dy, dbias;
+};
+
+/* Back through the first layers of a branch and the norm of x before them: dy to dnorm, dnorm to
+ * dx. The gradient of the layers' weights comes last, because the norm's backward pass computes
+ * their input, normed, again; until then its memory holds the second layer's part of dnorm. */
 static alibi_status leave_branch(struct workspace *w, struct norm norm, struct tensor x,
-                                 struct tensor dy, int weight, struct tensor dbias)
+                                 struct entrance first, struct entrance second)
 {
     const struct model *m = w->model;
     const struct ops *ops = m->device->ops;
     struct activations *a = &w->activations;
+    const struct entrance all[] = { first, second };
+    int count = second.weight >= 0 ? 2 : 1;
 
-    TRY_RETURN(ops->linear_backward(
-        m->device,
-        &(struct linear_args){ .dx = a->dnorm, .dy = dy, .weight = value_of(m, weight) }));
+    for (int i = 0; i < count; i++)
+        TRY_RETURN(ops->linear_backward(
+            m->device, &(struct linear_args){ .dx = i == 0 ? a->dnorm : a->normed,
+                                              .dy = all[i].dy,
+                                              .weight = value_of(m, all[i].weight) }));
+    if (count == 2)
+        TRY_RETURN(ops->residual_forward(m->device, a->dnorm, a->dnorm, a->normed,
+                                         (struct dropout){ .p = 0 }));
     TRY_RETURN(norm_backward(w, norm, a->dx, a->normed, a->dnorm, x));
-    return ops->linear_backward(m->device, &(struct linear_args){ .dweight = gradient_of(m, weight),
-                                                                  .dbias = dbias,
-                                                                  .dy = dy,
-                                                                  .x = a->normed,
-                                                                  .weight = value_of(m, weight) });
+    for (int i = 0; i < count; i++)
+        TRY_RETURN(ops->linear_backward(
+            m->device, &(struct linear_args){ .dweight = gradient_of(m, all[i].weight),
+                                              .dbias = all[i].dbias,
+                                              .dy = all[i].dy,
+                                              .x = a->normed,
+                                              .weight = value_of(m, all[i].weight) }));
+    return ALIBI_OK;
 }
 
 static alibi_status feed_forward_back(struct workspace *w, const struct pass *p, int64_t n)
@@ -94,8 +110,9 @@ static alibi_status feed_forward_back(struct workspace *w, const struct pass *p,
                                                      .activated = l->activated,
                                                      .weight = value_of(m, b->down),
                                                      .up = l->up }));
-    return leave_branch(w, feed_forward_norm(w, n), m->config.parallel ? l->x : l->middle, dup,
-                        b->up, tensor_none());
+    return leave_branch(w, feed_forward_norm(w, n), m->config.parallel ? l->x : l->middle,
+                        (struct entrance){ b->up, dup, tensor_none() },
+                        (struct entrance){ .weight = -1 });
 }
 
 /* From args.dy to the gradients of q, k and v as the projection gave them. Going forward, queries
@@ -142,6 +159,8 @@ static alibi_status attend_back(struct workspace *w, const struct pass *p, int64
     struct activations *a = &w->activations;
     struct layer *l = &a->layers[n];
     struct attention_args args = attention_of(w, p, n);
+    bool gated = b->gate >= 0;
+    struct gate_args gates = gated ? gates_of(w, p, n) : (struct gate_args){ 0 };
     int64_t H = args.q.shape[2], G = args.k.shape[2], D = args.q.shape[3];
     struct tensor dy, dbias = w->tables[pattern_kind(&m->pattern, n)].dbias;
 
@@ -159,11 +178,14 @@ static alibi_status attend_back(struct workspace *w, const struct pass *p, int64
     args.dq = tensor_heads(a->dqkv, p->B, p->L, 0, H, D);
     args.dk = tensor_heads(a->dqkv, p->B, p->L, H * D, G, D);
     args.dv = tensor_heads(a->dqkv, p->B, p->L, (H + G) * D, G, D);
-    args.dbias = dbias.data ? dbias : tensor_none();
+    args.dbias = gated ? gates.dc : dbias.data ? dbias : tensor_none();
     TRY_RETURN(attention_back(w, p, n, &args));
-    /* The fused projection to queries, keys and values. */
-    return leave_branch(w, attention_norm(w, n), l->x, a->dqkv, b->qkv,
-                        gradient_of(m, b->qkv_bias));
+    if (gated)
+        TRY_RETURN(ops->gate_backward(m->device, &gates));
+    /* The fused projection to queries, keys and values, and that to gates. */
+    return leave_branch(w, attention_norm(w, n), l->x,
+                        (struct entrance){ b->qkv, a->dqkv, gradient_of(m, b->qkv_bias) },
+                        (struct entrance){ b->gate, gates.dz, tensor_none() });
 }
 
 static alibi_status embed_back(struct workspace *w, const struct pass *p)

@@ -5,6 +5,7 @@
  *   keys and values  [layers][keys, values][slots, capacity, Hkv, D]
  *   norms            [layers][slots, Hkv, tiles of capacity]     by which attention skips tiles
  *   sinks            [layers][keys, values][slots, sinks, Hkv, D]
+ *   sums of gates    [layers][2, slots, G, capacity]             G of the layer that has most
  *
  * The capacity is common to all slots of a store. It doubles when a sequence reaches it, so that
  * appending a token costs constant time on average; a failure to grow leaves the store as it was.
@@ -28,7 +29,7 @@ struct store {
     int64_t sinks;  /* first keys that are kept apart */
     int64_t layers, capacity;
     struct held *held; /* [slots] */
-    void *buffer, *norms, *first_keys;
+    void *buffer, *norms, *first_keys, *gates;
 };
 
 struct place {
@@ -97,6 +98,7 @@ static void free_buffers(const struct cache *c, struct store *s)
     device_lock(dev);
     dev->ops->buffer_free(dev, s->buffer);
     dev->ops->buffer_free(dev, s->norms);
+    dev->ops->buffer_free(dev, s->gates);
     device_unlock(dev);
 }
 
@@ -177,11 +179,14 @@ static struct kv all_slots(const struct cache *c, const struct store *s, int64_t
     struct tensor k = tensor_4(s->buffer, c->model->type, c->slots, s->capacity, Hkv, D), v = k;
     struct tensor norms =
         tensor_3(s->norms, dtype_sums(c->model->type), c->slots, Hkv, attention_tiles(s->capacity));
+    struct tensor gates =
+        tensor_4(s->gates, norms.type, 2, c->slots, most_gates(c->model), s->capacity);
 
     k.data = tensor_at(k, 2 * layer * tensor_count(k));
     v.data = tensor_at(k, tensor_count(k));
     norms.data = tensor_at(norms, layer * tensor_count(norms));
-    return (struct kv){ k, v, norms };
+    gates.data = s->gates ? tensor_at(gates, layer * tensor_count(gates)) : NULL;
+    return (struct kv){ k, v, norms, gates };
 }
 
 struct kv cache_sinks(const struct cache *c, int64_t layer)
@@ -216,8 +221,10 @@ static struct kv slot_part(const struct cache *c, const struct store *s, int64_t
     kv.k.data = tensor_at(kv.k, offset);
     kv.v.data = tensor_at(kv.v, offset);
     kv.norms.data = tensor_at(kv.norms, slot * kv.norms.stride[0]);
-    kv.k.shape[0] = kv.v.shape[0] = kv.norms.shape[0] = 1;
-    kv.k.shape[1] = kv.v.shape[1] = length;
+    if (kv.gates.data)
+        kv.gates.data = tensor_at(kv.gates, slot * kv.gates.stride[1] + at);
+    kv.k.shape[0] = kv.v.shape[0] = kv.norms.shape[0] = kv.gates.shape[1] = 1;
+    kv.k.shape[1] = kv.v.shape[1] = kv.gates.shape[3] = length;
     return kv;
 }
 
@@ -233,9 +240,10 @@ struct kv cache_slot(const struct cache *c, int64_t layer, int64_t slot, int64_t
 /* ---- room */
 
 static alibi_status new_buffer(const struct cache *c, const struct store *s, void **out,
-                               enum dtype type, int64_t per_head, int64_t per_position)
+                               enum dtype type, int64_t heads, int64_t per_head,
+                               int64_t per_position)
 {
-    const int64_t factors[6] = { s->layers, c->slots,     c->model->config.kv_heads,
+    const int64_t factors[6] = { s->layers, c->slots,     heads,
                                  per_head,  per_position, (int64_t)dtype_bytes(type) };
     size_t bytes = 0;
 
@@ -259,6 +267,8 @@ static alibi_status copy_slot(const struct cache *c, const struct store *to,
 
         TRY_RETURN(dev->ops->copy(dev, there.k, here.k));
         TRY_RETURN(dev->ops->copy(dev, there.v, here.v));
+        if (here.gates.data)
+            TRY_RETURN(dev->ops->copy(dev, gates_as_rows(there.gates), gates_as_rows(here.gates)));
         TRY_RETURN(dev->ops->attention_norms(dev, there.norms, there.k, 0, ragged_none()));
     }
     return ALIBI_OK;
@@ -277,23 +287,26 @@ static alibi_status grow(const struct cache *c, struct store *s, int64_t needed)
 {
     alibi_status status;
     enum dtype type = c->model->type;
+    int64_t Hkv = c->model->config.kv_heads, gates = most_gates(c->model);
     struct store larger = *s;
 
-    larger.buffer = larger.norms = NULL;
+    larger.buffer = larger.norms = larger.gates = NULL;
     larger.capacity = s->capacity ? s->capacity : ATTENTION_TILE;
     while (larger.capacity < (s->window > 0 ? 2 : 1) * needed)
         larger.capacity *= 2; /* a window needs twice its size, to drop from */
-    TRY(new_buffer(c, &larger, &larger.buffer, type, 2 * larger.capacity,
+    TRY(new_buffer(c, &larger, &larger.buffer, type, Hkv, 2 * larger.capacity,
                    c->model->config.width / c->model->config.heads));
-    TRY(new_buffer(c, &larger, &larger.norms, dtype_sums(type), attention_tiles(larger.capacity),
-                   1));
+    TRY(new_buffer(c, &larger, &larger.norms, dtype_sums(type), Hkv,
+                   attention_tiles(larger.capacity), 1));
+    if (gates > 0)
+        TRY(new_buffer(c, &larger, &larger.gates, dtype_sums(type), gates, 2 * larger.capacity, 1));
     for (int64_t slot = 0; slot < c->slots; slot++)
         TRY(copy_slot(c, &larger, s, slot, first_needed(c, s, slot)));
     for (int64_t slot = 0; slot < c->slots; slot++)
         s->held[slot] = (struct held){ .first = first_needed(c, s, slot) };
     free_buffers(c, s);
     *s = larger;
-    larger.buffer = larger.norms = NULL;
+    larger.buffer = larger.norms = larger.gates = NULL;
 out:
     free_buffers(c, &larger);
     return status;
@@ -320,8 +333,8 @@ alibi_status cache_reserve(struct cache *c, int64_t slot, int64_t length)
         struct store *s = &c->store[i];
 
         if (s->sinks > 0 && !s->first_keys)
-            TRY_RETURN(new_buffer(c, s, &s->first_keys, c->model->type, 2 * s->sinks,
-                                  c->model->config.width / c->model->config.heads));
+            TRY_RETURN(new_buffer(c, s, &s->first_keys, c->model->type, c->model->config.kv_heads,
+                                  2 * s->sinks, c->model->config.width / c->model->config.heads));
         TRY_RETURN(reserve(c, s, slot, length));
     }
     return ALIBI_OK;

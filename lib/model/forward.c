@@ -2,7 +2,8 @@
  * last block
  *
  *   x = scale * embedding[token] + position row          (norm, dropout; or adaptive.c)
- *   x = x + drop(out(attention(rotate(qkv(norm1(x))))))          its weights may be dropped too
+ *   x = x + drop(out(attention(rotate(qkv(norm1(x))))))          its weights may be dropped too;
+ *                                                                gates read norm1(x) as well
  *   x = x + drop(down(drop(act(up(norm2(x))))))                  parallel: norm2 of the x above
  *
  * A branch is added to the stream by the same operation that computes the norm that follows. So a
@@ -164,6 +165,8 @@ alibi_status attend(struct workspace *w, const struct pass *p, int64_t n)
     struct layer *l = &a->layers[n];
 
     TRY_RETURN(linear(w, p, l->qkv, a->normed, b->qkv, b->qkv_bias));
+    if (b->gate >= 0) /* their bias is added where it is not rounded */
+        TRY_RETURN(linear(w, p, gates_of(w, p, n).z, a->normed, b->gate, -1));
     TRY_RETURN(attention_run(w, p, n));
     TRY_RETURN(linear(w, p, a->branch, l->attended, b->out, b->out_bias));
     if (!w->model->config.parallel)

@@ -52,7 +52,8 @@ struct parameter {
 struct block_parameters {
     int norm1, norm1_bias, qkv, qkv_bias, out, out_bias, norm2, norm2_bias, up, up_bias, down,
         down_bias;
-    int q_norm, k_norm; /* S [D] */
+    int q_norm, k_norm;  /* S [D] */
+    int gate, gate_bias; /* [G, C], S [G]: gates of the first heads, position_gates; -1: none */
     int logn; /* S [position_logn_heads]: factors on the queries of the last heads; -1: none */
 };
 

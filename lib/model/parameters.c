@@ -93,7 +93,7 @@ static void add_block(struct list *l, const struct model *m, int64_t n, struct b
 {
     const struct alibi_config *c = &m->config;
     const struct position *position = model_position(m, n);
-    int64_t D = c->width / c->heads;
+    int64_t D = c->width / c->heads, gates = position_gates(c, position);
     char name[6][PARAMETER_NAME_MAX - 8], logn[PARAMETER_NAME_MAX];
     static const char *const parts[6] = { "norm1", "attention.qkv", "attention.out",
                                           "norm2", "ff.up",         "ff.down" };
@@ -109,6 +109,12 @@ static void add_block(struct list *l, const struct model *m, int64_t n, struct b
     b->k_norm = c->qk_norm
                     ? add(l, 0, D, INIT_ONE, "blocks.%lld.attention.k_norm.weight", (long long)n)
                     : -1;
+    b->gate = gates > 0 ? copied(l, add(l, gates, c->width, INIT_ZERO,
+                                        "blocks.%lld.attention.gate.weight", (long long)n))
+                        : -1;
+    b->gate_bias =
+        gates > 0 ? add(l, 0, gates, INIT_POSITION, "blocks.%lld.attention.gate.bias", (long long)n)
+                  : -1;
     model_logn_name(logn, n);
     b->logn =
         position->logn ? add(l, 0, position_logn_heads(c, position), INIT_LOGN, "%s", logn) : -1;
@@ -549,8 +555,11 @@ static void draw_position(const struct model *m, const struct parameter *p, uint
 {
     uint64_t stream = RANDOM_STREAM(RANDOM_INIT, checksum(0, p->name, strlen(p->name)));
     const struct position *position = m->pattern.kind;
-    int64_t H = p->shape[1];
+    int64_t H = p->rank == 2 ? p->shape[1] : p->shape[0];
 
+    for (int64_t n = 0; n < m->config.layers; n++)
+        if (m->blocks[n].gate_bias >= 0 && &m->parameters[m->blocks[n].gate_bias] == p)
+            position = model_position(m, n);
     for (int k = 0; k < m->pattern.kinds; k++)
         if (m->positions[k] >= 0 && &m->parameters[m->positions[k]] == p)
             position = &m->pattern.kind[k];

@@ -41,7 +41,9 @@ struct layer {
     struct tensor qkv;                        /* [rows, (H + 2 Hkv) D] */
     struct tensor attended;                   /* [rows, C] */
     struct tensor lse;                        /* S [B, H, L] */
-    struct tensor kept;          /* I32, the tiles that attention used; in training with skipping */
+    struct tensor z, gates; /* [rows, G], S [2, B, G, L]: what gates are of, and their sums; room
+                               for the layer with the most of them. Absent: no layer has any */
+    struct tensor kept;     /* I32, the tiles that attention used; in training with skipping */
     struct tensor up, activated; /* [rows, F or 2F], [rows, F] */
 };
 
@@ -101,6 +103,7 @@ struct activations {
      * memory. */
     struct tensor dx, dnorm, dqkv, dattended, dactivated;
     struct tensor dblock; /* parallel blocks: dx at the end of the block; otherwise absent */
+    struct tensor dgates; /* S [B, G, L] */
 };
 
 struct workspace {
@@ -132,9 +135,9 @@ int64_t cache_first(const struct cache *c, int store, int64_t slot); /* oldest p
 
 /* Keys and values of a layer: positions from..from+length-1 of one slot [1, length, Hkv, D], and of
  * all slots [slots, capacity, Hkv, D]; the largest norm of each tile of keys, for one slot and for
- * all of them. */
+ * all of them; the sums of gates, [2, 1, G, length] and [2, slots, G, capacity]. */
 struct kv {
-    struct tensor k, v, norms;
+    struct tensor k, v, norms, gates;
 };
 struct kv cache_slot(const struct cache *c, int64_t layer, int64_t slot, int64_t from,
                      int64_t length);
@@ -181,6 +184,8 @@ struct dropout dropout_within(const struct workspace *w, const struct pass *pass
 
 /* The operands of layer n's attention, within the activations of the pass. */
 struct attention_args attention_of(const struct workspace *w, const struct pass *p, int64_t n);
+/* The gates of layer n, which has some: within the activations of the pass, without a cache. */
+struct gate_args gates_of(const struct workspace *w, const struct pass *p, int64_t n);
 /* How a layer with logn multiplies its queries a.q, those of its last heads or of all: into the
  * memory of activations.branch, which nobody else uses while attention runs. They are kept as they
  * were, for the gradient; the backward pass multiplies again, and takes a.dq to what it was before.
@@ -275,6 +280,29 @@ static inline struct tensor value_of(const struct model *m, int index)
 static inline struct tensor gradient_of(const struct model *m, int index)
 {
     return index < 0 ? tensor_none() : m->parameters[index].gradient;
+}
+
+/* The gates of the layer that has most. */
+static inline int64_t most_gates(const struct model *m)
+{
+    int64_t most = 0;
+
+    for (int k = 0; k < m->pattern.kinds; k++) {
+        int64_t gates = position_gates(&m->config, &m->pattern.kind[k]);
+
+        most = gates > most ? gates : most;
+    }
+    return most;
+}
+
+/* Sums of gates [2, B, G, L], of one sequence or contiguous, as a view that can be copied. */
+static inline struct tensor gates_as_rows(struct tensor gates)
+{
+    return (struct tensor){ gates.data,
+                            gates.type,
+                            4,
+                            { 2, gates.shape[1] * gates.shape[2], 1, gates.shape[3] },
+                            { gates.stride[0], gates.stride[2], gates.shape[3], 1 } };
 }
 
 /* Elements from..from+count-1 of a vector. */

@@ -52,6 +52,7 @@ struct sizes {
     int64_t B, L, rows, C, F, V, H;
     int64_t qkv, up; /* widths of the fused projections */
     int64_t heads;   /* width of normed queries and keys, 0: none */
+    int64_t gates;   /* of the layer that has most */
     int64_t logits;  /* elements of the output layer's scratch */
     bool records;    /* training with skipping: backward visits only the tiles that were used */
 };
@@ -73,6 +74,7 @@ static struct sizes sizes_of(const struct workspace *w, int64_t B, int64_t L)
                            .qkv = m->parameters[m->blocks[0].qkv].shape[0],
                            .up = m->parameters[m->blocks[0].up].shape[0],
                            .heads = c->qk_norm ? c->width / c->heads * (c->heads + c->kv_heads) : 0,
+                           .gates = most_gates(m),
                            .logits = m->head_kind->scratch(m, B * L),
                            .records = w->settings.skip > 0 };
 }
@@ -83,6 +85,10 @@ static void layout_attention(struct arena *a, struct layer *l, const struct size
     l->attended = take(a, s->type, s->rows, s->C);
     l->lse = tensor_3(take(a, s->sums, s->B * s->H, s->L).data, s->sums, s->B, s->H, s->L);
     l->kept = tensor_none();
+    if (s->gates > 0) {
+        l->z = take(a, s->type, s->rows, s->gates);
+        l->gates = take(a, s->sums, 2 * s->B * s->gates, s->L);
+    }
 }
 
 static struct tensor take_heads(struct arena *a, const struct sizes *s)
@@ -188,6 +194,7 @@ static void layout_training(struct arena *a, struct workspace *w, const struct s
     x->dqkv = take(a, s->type, s->rows, s->qkv);
     x->dattended = take(a, s->type, s->rows, s->C);
     x->heads = take_heads(a, s);
+    x->dgates = take(a, s->sums, s->B * s->gates, s->L);
     a->used = wide;
     x->dactivated = take(a, s->type, s->rows, s->F);
     layout_ends(a, w, s, wide);
@@ -217,7 +224,8 @@ static void layout_inference(struct arena *a, struct workspace *w, const struct 
     for (int64_t n = 0; n < w->model->config.layers; n++)
         x->layers[n] = l;
     x->x = x->embedded = l.x;
-    x->dx = x->dnorm = x->dqkv = x->dattended = x->dactivated = x->dblock = tensor_none();
+    x->dx = x->dnorm = x->dqkv = x->dattended = x->dactivated = tensor_none();
+    x->dblock = x->dgates = tensor_none();
 }
 
 /* The layout in `a`; without memory it only measures. */

@@ -4,8 +4,8 @@
 #include "position/position.h"
 
 static const struct position_method *const methods[] = {
-    &position_none, &position_learned, &position_sinusoidal, &position_rotary,
-    &position_t5,   &position_alibi,   &position_kerple,     &position_bam,
+    &position_none,  &position_learned, &position_sinusoidal, &position_rotary, &position_t5,
+    &position_alibi, &position_kerple,  &position_bam,        &position_fox,
 };
 
 static const struct position_preset *const presets[] = { &position_hybrid, &position_alibi_free,

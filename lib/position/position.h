@@ -13,7 +13,7 @@ enum position_place {
     POSITION_NOWHERE,
     POSITION_EMBEDDING, /* adds a row to each embedding, once */
     POSITION_ROTATION,  /* rotates queries and keys in its layers */
-    POSITION_SCORES,    /* biases the scores by distance in its layers */
+    POSITION_SCORES,    /* biases the scores in its layers, by distance or by gates */
 };
 
 enum { POSITION_OWN_BYTES = 64 };
@@ -62,7 +62,8 @@ struct position_method {
     /* SCORES. LINEAR: the slope of head h; a parameter [1, H] holds factors on the slopes, which
      * start at 1 and are never below 0. TABLE with buckets: the bias is weight[bucket(distance)][h]
      * for distances below `distances`, and that of the last one beyond. TABLE with a curve: it is
-     * the curve of ops.h by the two numbers of the head, a parameter [2, H]. */
+     * the curve of ops.h by the two numbers of the head, a parameter [2, H]. GATE: each of its
+     * layers learns a matrix and a bias of its own for the gates; `initial` is of that bias. */
     enum bias_kind bias;
     float (*slope)(const struct alibi_config *c, const struct position *p, int64_t h);
     /* How many heads, the last ones, have no bias; NULL: none. */
@@ -80,7 +81,7 @@ struct position_method {
 };
 
 extern const struct position_method position_none, position_learned, position_sinusoidal,
-    position_rotary, position_t5, position_alibi, position_kerple, position_bam;
+    position_rotary, position_t5, position_alibi, position_kerple, position_bam, position_fox;
 
 /* Head h's of `heads` slopes that end at 2^-bias_max (alibi.c). */
 float alibi_slope(int64_t heads, double bias_max, int64_t h);
@@ -102,6 +103,12 @@ static inline int64_t position_logn_heads(const struct alibi_config *c, const st
     int64_t heads = p->method->free_heads ? p->method->free_heads(c, p) : 0;
 
     return heads > 0 ? heads : c->heads;
+}
+
+/* How many heads, the first ones, have gates. */
+static inline int64_t position_gates(const struct alibi_config *c, const struct position *p)
+{
+    return p->method->bias == BIAS_GATE ? c->heads - p->method->free_heads(c, p) : 0;
 }
 
 /* Other names that people use are understood, such as "rope" for "rotary"; what is written down is

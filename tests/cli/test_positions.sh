@@ -94,6 +94,10 @@ if grep -q '"kerple_p": \[' stdout && grep -q '"kerple_a": \[' stdout &&
 else
     fail "inspect" "no kerple_p, kerple_a or bam_beta_1"
 fi
+check "gates" "$ALIBI" train "${small[@]}" --position fox:free=0.5:logn --out gates
+check "a text of a model with gates" "$ALIBI" generate gates --prompt "It was" --tokens 100
+expect 2 "leaves no head with gates; use 'none'" "$ALIBI" train "${small[@]}" \
+    --position fox:free=1 --out gateless
 check "free heads" "$ALIBI" train "${small[@]}" --position alibi-free --out free
 check "the same without the name" \
     "$ALIBI" train "${small[@]}" --position alibi:logn:free=0.5 --out half

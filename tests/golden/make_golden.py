@@ -135,6 +135,9 @@ def shapes(c):
         if c.get("qk_norm"):
             for which in "qk":
                 out[f"blocks.{n}.attention.{which}_norm.weight"] = (head,)
+        if layer(c, n)[0] == "fox":
+            out[f"blocks.{n}.attention.gate.weight"] = (c["heads"] - free_heads(c, n), C)
+            out[f"blocks.{n}.attention.gate.bias"] = (c["heads"] - free_heads(c, n),)
         if "logn" in layer(c, n)[1]:
             out[f"blocks.{n}.attention.logn"] = (logn_heads(c, n),)
         linear(f"blocks.{n}.attention.out", C, C)
@@ -242,6 +245,14 @@ def curve(method, options, d, u, v):
     return u.exp() * torch.log(1 + v.exp() * d)
 
 
+def gates(c, w, n, x):
+    """[B, H, L, L]: the sum of log gates after key j up to query i; the last heads are free."""
+    log_f = F.logsigmoid(linear(w, f"blocks.{n}.attention.gate", x)).transpose(1, 2)
+    between = torch.ones(L, L).tril()[:, None, :] * torch.ones(L, L).triu(1)[None, :, :]  # i, j, l: j < l <= i
+    free = torch.zeros(B, free_heads(c, n), L, L)
+    return torch.cat([torch.einsum("bhl,ijl->bhij", log_f, between), free], dim=1)
+
+
 def score_bias(c, w, n, distance):
     """[H, queries, keys] or 0, before the mask."""
     method, options, kind = layer(c, n)
@@ -302,7 +313,7 @@ def attend_stream(c, w, n, q, k, v):
     return torch.cat(out, dim=2)
 
 
-def attend_all(c, w, n, q, k, v):
+def attend_all(c, w, n, q, k, v, gates):
     H, G, D, name = c["heads"], c["kv_heads"], c["width"] // c["heads"], f"blocks.{n}.attention"
     method, options, _ = layer(c, n)
     positions, later = torch.arange(L), torch.ones(L, L, dtype=torch.bool).triu(1)
@@ -315,7 +326,8 @@ def attend_all(c, w, n, q, k, v):
         scaled = q[:, -logn_heads(c, n):] * w[name + ".logn"][:, None, None] * seen.log()[:, None]
         q = torch.cat([q[:, :H - logn_heads(c, n)], scaled], dim=1)
     k, v = k.repeat_interleave(H // G, dim=1), v.repeat_interleave(H // G, dim=1)
-    scores = q @ k.transpose(-1, -2) / math.sqrt(D) + score_bias(c, w, n, positions[:, None] - positions[None])
+    scores = q @ k.transpose(-1, -2) / math.sqrt(D) + gates
+    scores = scores + score_bias(c, w, n, positions[:, None] - positions[None])
     return drop_weights(c, n, scores.masked_fill(later, -math.inf).softmax(-1)) @ v
 
 
@@ -325,8 +337,11 @@ def attend(c, w, n, x):
     qkv = linear(w, name + ".qkv", x).view(B, L, H + 2 * G, D).transpose(1, 2)
     q, k, v = qkv.split([H, G, G], dim=1)
     if c.get("qk_norm"):  # RMS norm, whatever the other norms are
-        q, k = (norm({**c, "norm": "rmsnorm"}, w, f"{name}.{which}_norm", x) for which, x in (("q", q), ("k", k)))
-    y = (attend_stream if "sinks" in layer(c, n)[1] else attend_all)(c, w, n, q, k, v)
+        q, k = (norm({**c, "norm": "rmsnorm"}, w, f"{name}.{which}_norm", y) for which, y in (("q", q), ("k", k)))
+    if "sinks" in layer(c, n)[1]:
+        y = attend_stream(c, w, n, q, k, v)
+    else:
+        y = attend_all(c, w, n, q, k, v, gates(c, w, n, x) if layer(c, n)[0] == "fox" else 0.0)
     return linear(w, name + ".out", y.transpose(1, 2).reshape(B, L, H * D))
 
 
@@ -596,6 +611,7 @@ def main():
         pattern = ",".join(f"{method}:stretch={way}:factor=4" for way in ways)
         make_golden(f"stretched-{method}", configure(position=pattern, layers=len(ways), heads=2, width=16, ff_width=16,
                                                      train_length=150))
+    make_golden("gates", configure(position="fox,rotary:window=7,fox:free=0.4:logn", layers=3, heads=5, width=20, kv_heads=1))
     make_golden("curves", configure(position="kerple,kerple:power:window=9,bam:logn", layers=3, heads=3, width=12))
     paper = dict(activation="relu", final_norm=False, embedding_scale=0.0, adaptive_cutoffs=[20, 40])
     make_golden("adaptive-tied", configure(position="alibi", **paper))

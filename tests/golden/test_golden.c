@@ -251,6 +251,7 @@ static const char *const models[] = {
     "sinks",
     "pattern",
     "curves",
+    "gates",
     "shares",
     "stretched-rotary",
     "stretched-alibi",

@@ -23,7 +23,8 @@ static const char *position_number(int i)
                                             "rotary:logn:window=9,alibi:logn:train-slopes",
                                             "kerple:power:window=20,bam:logn",
                                             "rotary:window=9:sinks=3,alibi:window=20:sinks=4:logn",
-                                            "alibi:free=0.5:logn,rotary:share=0.5" };
+                                            "alibi:free=0.5:logn,rotary:share=0.5",
+                                            "rotary:window=9,fox:free=0.5:logn" };
     int methods = 0;
 
     while (alibi_position_name(methods, NULL))

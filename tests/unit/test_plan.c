@@ -119,7 +119,7 @@ static void the_plan_is_what_training_then_allocates(void **state)
     for (int recompute = 0; recompute < 3; recompute++) {
         struct alibi_training t = tiny_training(10, 10);
         struct alibi_config c =
-            config_of("t5:window=3,alibi:train-slopes:logn,rotary:window=2,kerple:window=5");
+            config_of("t5:window=3,alibi:train-slopes:logn,fox:free=0.5,kerple:window=5");
 
         t.recompute = recompute;
         c.layers = 4;

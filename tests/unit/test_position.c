@@ -201,6 +201,27 @@ static void t5_learns_a_number_per_bucket_and_head(void **state)
     assert_int_equal(shape[1], 4);
 }
 
+/* ---- gates */
+
+/* -log f of a fresh gate is the slope 1 / T, T from 2 tokens to twice the training length. */
+static void fox_starts_with_slopes_for_short_and_long_reach(void **state)
+{
+    struct alibi_config c = config(64, 4);
+    struct position p = method_of(&c, "fox"), half = method_of(&c, "fox:free=0.5");
+    const double times[] = { 2, 16, 128, 1024 };
+
+    (void)state;
+    c.train_length = 512;
+    assert_int_equal(position_gates(&c, &p), 4);
+    assert_int_equal(position_gates(&c, &half), 2);
+    for (int h = 0; h < 4; h++) {
+        double b = p.method->initial(&c, &p, 0, h, 0.5), f = 1 / (1 + exp(-b));
+        assert_close(-1 / log(f), times[h], 1e-9 * times[h]);
+    }
+    assert_close(half.method->initial(&c, &half, 0, 1, 0.5), p.method->initial(&c, &p, 0, 3, 0.5),
+                 1e-12);
+}
+
 /* ---- curves */
 
 enum { DISTANCES = 5000 };
@@ -792,6 +813,7 @@ int main(void)
         cmocka_unit_test(t5_table_ends_in_its_last_bucket),
         cmocka_unit_test(t5_options_that_make_no_buckets_are_named),
         cmocka_unit_test(t5_learns_a_number_per_bucket_and_head),
+        cmocka_unit_test(fox_starts_with_slopes_for_short_and_long_reach),
         cmocka_unit_test(kerple_starts_as_the_authors_code),
         cmocka_unit_test(kerple_falls_with_the_distance_for_any_numbers),
         cmocka_unit_test(bam_starts_as_alibi_up_to_a_constant),

@@ -90,7 +90,9 @@ static void stream_equals_a_window_as_long_as_the_text(void **state)
                                            "t5:window=100,alibi",
                                            "rotary:window=40:sinks=4,alibi:window=70:sinks=1",
                                            "kerple",
-                                           "kerple:power,bam" };
+                                           "kerple:power,bam",
+                                           "fox",
+                                           "fox:window=50,fox:free=0.5:logn" };
     static const double budgets[] = { 0, 0x1p-24 };
     alibi_corpus *c = new_text(20000);
 

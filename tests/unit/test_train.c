@@ -311,6 +311,15 @@ static void so_does_one_with_learned_curves(void **state)
     check_resume_at_every_step(p, tiny_training(5, 2));
 }
 
+static void so_does_one_with_gates(void **state)
+{
+    struct site *p = *state;
+
+    p->config.layers = 2;
+    snprintf(p->config.position, sizeof p->config.position, "fox,fox:free=0.5:logn:window=5");
+    check_resume_at_every_step(p, tiny_training(5, 2));
+}
+
 static void so_does_one_that_norms_queries_and_keys(void **state)
 {
     struct site *p = *state;
@@ -928,6 +937,7 @@ int main(void)
         RUN_TEST(so_does_one_that_trains_its_slopes),
         RUN_TEST(so_does_one_with_a_pattern_of_methods),
         RUN_TEST(so_does_one_with_learned_curves),
+        RUN_TEST(so_does_one_with_gates),
         RUN_TEST(so_does_one_that_norms_queries_and_keys),
         RUN_TEST(so_does_one_whose_positions_end),
         RUN_TEST(positions_that_end_leave_a_model_without_them),
