@@ -49,8 +49,8 @@ alibi_status check_size(const struct attention_args *a)
 bool wgmma_serves(const struct context *c, const struct attention_args *a)
 {
     return c->major == 9 && a->q.type == DTYPE_BF16 && a->q.shape[3] > 0 && a->q.shape[3] <= 128 &&
-           a->scale > 0 && a->bias.kind != BIAS_GATE && rows_are_aligned(a->q) &&
-           rows_are_aligned(a->k) && rows_are_aligned(a->v) && rows_are_aligned(a->y);
+           a->scale > 0 && rows_are_aligned(a->q) && rows_are_aligned(a->k) &&
+           rows_are_aligned(a->v) && rows_are_aligned(a->y);
 }
 
 } // namespace

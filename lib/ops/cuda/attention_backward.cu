@@ -59,7 +59,7 @@ enum {
 };
 
 // Which gradient of the bias is wanted.
-enum gradient { NO_GRADIENT, OF_SLOPES, OF_TABLE };
+enum gradient { NO_GRADIENT, OF_SLOPES, OF_TABLE, OF_GATES };
 
 struct backward_params {
     CUtensorMap q, k, v, dy;
@@ -68,7 +68,7 @@ struct backward_params {
     const float *lse;   // [B, H, L]
     const float *delta; // [B, H, L]
     int *turns;         // [B, H, tiles]: how many key blocks have added their part of dQ
-    float *dbias;       // [B, blocks, H, 1 or T] partial sums
+    float *dbias;       // [B, blocks, H, 1 or T] partial sums; gates: the gradient itself, or NULL
     struct attention_shape s;
     struct angles rotation; // of q and k; dq and dk are rotated back
     struct kept_tiles kept;
@@ -185,8 +185,9 @@ __device__ __forceinline__ void load_queries(const backward_params &p, backward_
     }
 }
 
-// Past the last query lse is infinite, which makes every weight 0.
-template <int D, int MASK>
+// Past the last query lse is infinite, which makes every weight 0. With gates it takes along c_i of
+// the query, by c of the block's first key.
+template <int D, int GRADIENT, int MASK>
 __device__ __forceinline__ void load_rows(const backward_params &p, backward_smem<D> *smem,
                                           const walk<MASK> &w, int stage)
 {
@@ -194,7 +195,10 @@ __device__ __forceinline__ void load_rows(const backward_params &p, backward_sme
 
     for (int q = threadIdx.x % 32; q < QUERIES; q += 32) {
         int i = w.tile * QUERIES + q;
-        smem->lse[stage][q] = i < p.s.Lq ? lse[i] / p.s.scale : INFINITY;
+        float c = 0.0f;
+        if (GRADIENT == OF_GATES && w.h < p.s.G && i < p.s.Lq)
+            c = p.s.gates(w.b, w.h, i, w.first_key);
+        smem->lse[stage][q] = i < p.s.Lq ? (lse[i] - c) / p.s.scale : INFINITY;
         smem->delta[stage][q] = i < p.s.Lq ? delta[i] : 0.0f;
     }
     mbarrier_arrive(&smem->full[stage]);
@@ -244,7 +248,7 @@ __device__ __forceinline__ void send_dq(const backward_params &p, backward_smem<
     end_turn(p.turns + tile);
 }
 
-template <int D, int MASK>
+template <int D, int GRADIENT, int MASK>
 __device__ __forceinline__ void produce(const backward_params &p, backward_smem<D> *smem)
 {
     enum { LOAD_WARP, ROWS_WARP, DQ_WARP };
@@ -267,7 +271,7 @@ __device__ __forceinline__ void produce(const backward_params &p, backward_smem<
             if (warp == LOAD_WARP)
                 load_queries<D, MASK>(p, smem, w, t.stage);
             else
-                load_rows<D, MASK>(p, smem, w, t.stage);
+                load_rows<D, GRADIENT, MASK>(p, smem, w, t.stage);
             t.advance();
         }
     } while (w.next_head());
@@ -283,8 +287,9 @@ template <int D> struct fragment {
     float dq[D / 4];                       // this consumer's half of the columns of a query tile
     uint32_t p[QUERIES / WGMMA_K][4], ds[QUERIES / WGMMA_K][4]; // P^T and dS^T as A operands
     int row, column;
-    float slope; // sum of -dS times the distance
-    float far;   // sum of dS at distances that share the table's last entry
+    float slope;          // sum of -dS times the distance
+    float far;            // sum of dS at distances that share the table's last entry
+    float column_sums[2]; // gates: of -dS of both keys
 };
 
 // Whether all pairs of a tile have the table's last entry. `lead` is the distance of the tile's
@@ -339,6 +344,24 @@ __device__ __forceinline__ void start_from_last(fragment<D> &f, const backward_s
         float2 lse = *(const float2 *)&smem->lse[stage][8 * (i / 4) + f.column];
         f.s[i] = f.s[i + 2] = last - lse.x;
         f.s[i + 1] = f.s[i + 3] = last - lse.y;
+    }
+}
+
+// Gates: c of the block's first key minus that of each key of the block, / scale, is in the place
+// of a table; lse has the query's part.
+template <int D>
+__device__ __forceinline__ void start_from_gates(fragment<D> &f, const backward_smem<D> *smem,
+                                                 int stage)
+{
+    float upper = smem->table.entries[f.row], lower = smem->table.entries[f.row + 8];
+
+#pragma unroll
+    for (int i = 0; i < QUERIES / 2; i += 4) {
+        float2 lse = *(const float2 *)&smem->lse[stage][8 * (i / 4) + f.column];
+        f.s[i] = upper - lse.x;
+        f.s[i + 1] = upper - lse.y;
+        f.s[i + 2] = lower - lse.x;
+        f.s[i + 3] = lower - lse.y;
     }
 }
 
@@ -572,6 +595,36 @@ template <int D> __device__ __forceinline__ void add_far(fragment<D> &f)
     f.far += (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
+// Gates: a key's gradient is minus its sum of dS over all queries. Two sums side by side for each
+// key: one alone would be a chain of dependent additions.
+template <int D> __device__ __forceinline__ void add_gates(fragment<D> &f)
+{
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float even = 0.0f, odd = 0.0f;
+#pragma unroll
+        for (int i = 2 * half; i < QUERIES / 2; i += 4) {
+            even += f.dp[i];
+            odd += f.dp[i + 1];
+        }
+        f.column_sums[half] -= even + odd;
+    }
+}
+
+// The gates of the head that begins, in the place of a table.
+template <int D, int MASK>
+__device__ __forceinline__ void load_gates(const backward_params &p, backward_smem<D> *smem,
+                                           const walk<MASK> &w)
+{
+    named_barrier_sync<CONSUMER_THREADS>(CONSUMERS_BARRIER); // the head before is done
+    for (int i = threadIdx.x - WARPGROUP; i < BLOCK_KEYS; i += CONSUMER_THREADS) {
+        int key = min(w.first_key + i, p.s.Lk - 1);
+        smem->table.entries[i] =
+            w.h < p.s.G ? p.s.gates(w.b, w.h, w.first_key, key) / p.s.scale : 0.0f;
+    }
+    named_barrier_sync<CONSUMER_THREADS>(CONSUMERS_BARRIER);
+}
+
 // The table of the head that begins, and cleared bins.
 template <int D>
 __device__ __forceinline__ void load_table(const backward_params &p, backward_smem<D> *smem, int h)
@@ -617,6 +670,18 @@ __device__ __forceinline__ void write_bias(fragment<D> &f, const backward_params
                 smem->bins[0][i] + smem->bins[1][i] + (i == p.s.T - 1 ? far : 0.0f);
         f.far = 0.0f;
     }
+    if (GRADIENT == OF_GATES) { // the four lanes of a row; no other block has its keys
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            int key = w.first_key + f.row + 8 * half;
+            float sum = f.column_sums[half];
+            sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+            sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+            if (p.dbias && w.h < p.s.G && key < p.s.Lk && f.column == 0)
+                p.dbias[((int64_t)w.b * p.s.G + w.h) * p.s.Lk + key] = sum;
+            f.column_sums[half] = 0.0f;
+        }
+    }
 }
 
 // ---- consumer: one tile, and all of them
@@ -635,7 +700,9 @@ __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_para
 
     // S^T and dP^T, from their starting values. lse and delta are free again after that.
     mbarrier_wait(&smem->full[t.stage], t.parity);
-    if (!TABLE)
+    if (GRADIENT == OF_GATES)
+        start_from_gates<D>(f, smem, t.stage);
+    else if (!TABLE)
         start_from_slope<D>(f, smem, lead, step, t.stage);
     else if (is_far(p, lead))
         start_from_last<D>(f, smem, p.s.T, t.stage);
@@ -681,6 +748,8 @@ __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_para
         add_slopes<D>(f, lead);
     if (GRADIENT == OF_TABLE && is_far(p, lead))
         add_far<D>(f);
+    if (GRADIENT == OF_GATES)
+        add_gates<D>(f);
     pack_operand<QUERIES>(f.ds, f.dp);
     store_ds(smem->ds[count % 2], f.ds, f.row, f.column);
     fence_async_proxy();
@@ -763,7 +832,7 @@ __device__ __forceinline__ void consume(const backward_params &p, backward_smem<
 
     f.row = group * WGMMA_M + threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
     f.column = lane % 4 * 2;
-    f.slope = f.far = 0.0f;
+    f.slope = f.far = f.column_sums[0] = f.column_sums[1] = 0.0f;
 #pragma unroll
     for (int i = 0; i < D / 2; i++)
         f.dk[i] = f.dv[i] = 0.0f;
@@ -771,6 +840,8 @@ __device__ __forceinline__ void consume(const backward_params &p, backward_smem<
         float step = p.s.kind == BIAS_LINEAR ? p.s.values[w.h] / p.s.scale : 0.0f;
         if (TABLE)
             load_table<D>(p, smem, w.h);
+        if (GRADIENT == OF_GATES)
+            load_gates<D, MASK>(p, smem, w);
         mbarrier_wait(&smem->kv_full, 0);
         while (w.next(p)) {
             consume_tile<D, TABLE, GRADIENT, MASK>(f, p, smem, w, step, t, count++, group);
@@ -814,7 +885,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     __syncthreads();
     if (threadIdx.x < WARPGROUP) {
         setmaxnreg_dec<PRODUCER_REGISTERS>();
-        produce<D, MASK>(p, smem);
+        produce<D, GRADIENT, MASK>(p, smem);
     } else {
         setmaxnreg_inc<CONSUMER_REGISTERS>();
         consume<D, TABLE, GRADIENT, MASK>(p, smem, (int)threadIdx.x / WARPGROUP - 1);
@@ -901,16 +972,17 @@ template <int D, int MASK>
 alibi_status launch_backward(struct context *c, const backward_params &p,
                              const struct attention_args *a, int entries)
 {
-    auto kernel = p.s.kind == BIAS_TABLE ? backward_kernel<D, true, OF_TABLE, MASK>
-                  : a->dbias.data        ? backward_kernel<D, false, OF_SLOPES, MASK>
-                                         : backward_kernel<D, false, NO_GRADIENT, MASK>;
+    auto kernel = p.s.kind == BIAS_TABLE  ? backward_kernel<D, true, OF_TABLE, MASK>
+                  : p.s.kind == BIAS_GATE ? backward_kernel<D, false, OF_GATES, MASK>
+                  : a->dbias.data         ? backward_kernel<D, false, OF_SLOPES, MASK>
+                                          : backward_kernel<D, false, NO_GRADIENT, MASK>;
 
     TRY_RETURN(launch(c, "attention backward", kernel, p.s.B * p.s.Hkv * p.blocks, THREADS,
                       backward_smem_bytes<D>, p));
     TRY_RETURN(launch(c, "attention backward", round_queries<D>, p.s.B * p.s.H * p.tiles,
                       ROUND_THREADS, 0, heads_of<bf16>(a->dq), (const float *)p.dq, p.s, p.rotation,
                       p.tiles));
-    if (!a->dbias.data)
+    if (!a->dbias.data || p.s.kind == BIAS_GATE)
         return ALIBI_OK;
     return cuda_add_partials(c, (float *)a->dbias.data, NULL, p.dbias, (int64_t)p.s.B * p.blocks,
                              (int64_t)p.s.H * entries);
@@ -942,6 +1014,8 @@ alibi_status backward_wgmma(struct context *c, const struct attention_args *a, c
     p.tiles = (int)ceil_div(p.s.Lq, QUERIES);
     p.blocks = (int)ceil_div(p.s.Lk, BLOCK_KEYS);
     TRY_RETURN(reserve(c, &p, D, entries));
+    if (a->bias.kind == BIAS_GATE)
+        p.dbias = (float *)a->dbias.data;
     TRY_RETURN(make_tensor_map(&p.q, a->q, QUERIES));
     TRY_RETURN(make_tensor_map(&p.dy, a->dy, QUERIES));
     TRY_RETURN(make_tensor_map(&p.k, a->k, BLOCK_KEYS));

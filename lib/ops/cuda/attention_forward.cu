@@ -76,12 +76,36 @@ struct pad_table {
     }
 };
 
+// c of the first key of a key's block minus that of the key, / scale: within a block this is small,
+// so one number holds it.
+struct gate_offsets {
+    float *at;      // [B, G, length]
+    int64_t length; // Lk in whole blocks
+};
+
+struct find_offsets {
+    struct attention_shape s;
+    struct gate_offsets to;
+
+    template <int N> __device__ __forceinline__ void run(int64_t i) const
+    {
+        const int head = (int)(i / to.length), key = (int)(i % to.length);
+        const int first = key / BLOCK_KEYS * BLOCK_KEYS;
+
+        to.at[i] = s.gates(head / s.G, head % s.G, first, min(key, s.Lk - 1)) * (1.0f / s.scale);
+    }
+};
+
+// What S starts from, as a template parameter.
+enum bias_start { FROM_SLOPE, FROM_TABLE, FROM_GATES };
+
 struct forward_params {
     CUtensorMap q, k, v;
     heads<bf16> y;
     float *lse; // [B, H, Lq]
     struct attention_shape s;
     struct padded_table table;
+    struct gate_offsets gates;
     struct kept_tiles kept;
     int blocks, items; // query blocks per head; of all heads
     struct weight_mask mask;
@@ -240,6 +264,28 @@ __device__ __forceinline__ void start_from_table(fragment<D> &f, const float *__
     }
 }
 
+// The same from gates: c_i - c_0 of the row's query, by the first key 0 of the block, and c_0 - c_j
+// of the column's key.
+template <int D>
+__device__ __forceinline__ void start_from_gates(fragment<D> &f, const forward_params &p, int b,
+                                                 int h, int first_key)
+{
+    const float *__restrict__ offsets =
+        p.gates.at + ((int64_t)b * p.s.G + h) * p.gates.length + first_key + f.column;
+    float inverse = 1.0f / p.s.scale;
+    float upper = p.s.gates(b, h, min(f.row, p.s.Lk - 1), first_key) * inverse,
+          lower = p.s.gates(b, h, min(f.row + 8, p.s.Lk - 1), first_key) * inverse;
+
+#pragma unroll
+    for (int i = 0; i < BLOCK_KEYS / 2; i += 4) {
+        float2 two = __ldg((const float2 *)(offsets + column_of(i)));
+        f.s[i] = upper + two.x;
+        f.s[i + 1] = upper + two.y;
+        f.s[i + 2] = lower + two.x;
+        f.s[i + 3] = lower + two.y;
+    }
+}
+
 // Ping-pong: consumers take turns in issuing products, in the order of their number. While one
 // multiplies, the others are at their exponentials. Without this they fall into step, and all of
 // them want the same unit at the same time.
@@ -269,7 +315,7 @@ template <int D> struct ping_pong {
 };
 
 // Issues S = Q K^T of key block n. The turn is ours when it returns.
-template <int D, bool TABLE, int MASK>
+template <int D, int START, int MASK>
 __device__ __forceinline__ void issue_scores(fragment<D> &f, const forward_params &p,
                                              forward_smem<D> *smem, const item<D, MASK> &w,
                                              const float *table, float step, int n,
@@ -278,8 +324,10 @@ __device__ __forceinline__ void issue_scores(fragment<D> &f, const forward_param
     int nearest = p.s.past() + w.first - ((n + 1) * BLOCK_KEYS - 1);
     const uint32_t panel_q = config<D>::QUERIES * PANEL_ROW, panel_k = BLOCK_KEYS * PANEL_ROW;
 
-    if (TABLE)
+    if (START == FROM_TABLE)
         start_from_table<D>(f, table, n * BLOCK_KEYS, p.s.T, nearest >= p.s.T - 1);
+    else if (START == FROM_GATES && w.h < p.s.G)
+        start_from_gates<D>(f, p, w.b, w.h, n * BLOCK_KEYS);
     else
         start_from_slope<D>(f, step, n * BLOCK_KEYS);
     mbarrier_wait(&smem->k_full[t.stage], t.parity);
@@ -434,7 +482,7 @@ __device__ __forceinline__ void write_rows(fragment<D> &f, const forward_params 
     }
 }
 
-template <int D, bool TABLE, int MASK>
+template <int D, int START, int MASK>
 __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D> *smem, int group)
 {
     int lane = threadIdx.x % 32,
@@ -448,7 +496,7 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
     for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
         item<D, MASK> w(p, index);
         float step = p.s.kind == BIAS_LINEAR ? p.s.values[w.h] / p.s.scale : 0.0f;
-        const float *table = TABLE ? p.table.row(w.h) : NULL;
+        const float *table = START == FROM_TABLE ? p.table.row(w.h) : NULL;
         int n = w.next(w.last_block);
         bool any = false; // O holds something
 
@@ -460,7 +508,7 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
 
         // Prologue: S and softmax of the nearest key block. It holds the diagonal, so it is never
         // skipped.
-        issue_scores<D, TABLE, MASK>(f, p, smem, w, table, step, n, t, group);
+        issue_scores<D, START, MASK>(f, p, smem, w, table, step, n, t, group);
         ping_pong<D>::pass(group);
         if constexpr (MASK == DROPOUT)
             draw_mask<D, MASK>(f, p, w, n);
@@ -473,7 +521,7 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
         for (n = w.next(n - 1); n >= 0; n = w.next(n - 1)) {
             pipeline_state<STAGES> before = t;
             t.advance();
-            issue_scores<D, TABLE, MASK>(f, p, smem, w, table, step, n, t, group);
+            issue_scores<D, START, MASK>(f, p, smem, w, table, step, n, t, group);
             mbarrier_wait(&smem->v_full[before.stage], before.parity);
             issue_values<D>(f, shared_address(smem->v[before.stage]), any);
             any = true;
@@ -520,7 +568,7 @@ template <int D> __device__ __forceinline__ void init_barriers(forward_smem<D> *
 }
 #endif // HAS_WGMMA
 
-template <int D, bool TABLE, int MASK>
+template <int D, int START, int MASK>
 __global__ void __launch_bounds__(config<D>::THREADS, 1)
     forward_kernel(const __grid_constant__ forward_params p)
 {
@@ -537,7 +585,7 @@ __global__ void __launch_bounds__(config<D>::THREADS, 1)
             produce_tiles<D, MASK>(p, smem);
     } else {
         setmaxnreg_inc<config<D>::CONSUMER_REGISTERS>();
-        consume<D, TABLE, MASK>(p, smem, (int)threadIdx.x / WARPGROUP - 1);
+        consume<D, START, MASK>(p, smem, (int)threadIdx.x / WARPGROUP - 1);
     }
 #endif
 }
@@ -545,7 +593,9 @@ __global__ void __launch_bounds__(config<D>::THREADS, 1)
 template <int D, int MASK>
 alibi_status launch_forward(struct context *c, const struct attention_args *a, forward_params &p)
 {
-    bool table = a->bias.kind == BIAS_TABLE;
+    const auto kernel = a->bias.kind == BIAS_TABLE  ? forward_kernel<D, FROM_TABLE, MASK>
+                        : a->bias.kind == BIAS_GATE ? forward_kernel<D, FROM_GATES, MASK>
+                                                    : forward_kernel<D, FROM_SLOPE, MASK>;
     int grid;
 
     static_assert(config<D>::QUERIES + BLOCK_KEYS <= TABLE_AROUND,
@@ -556,9 +606,8 @@ alibi_status launch_forward(struct context *c, const struct attention_args *a, f
     TRY_RETURN(make_tensor_map(&p.q, a->q, config<D>::QUERIES));
     TRY_RETURN(make_tensor_map(&p.k, a->k, BLOCK_KEYS));
     TRY_RETURN(make_tensor_map(&p.v, a->v, BLOCK_KEYS));
-    return launch(c, "attention forward",
-                  table ? forward_kernel<D, true, MASK> : forward_kernel<D, false, MASK>, grid,
-                  config<D>::THREADS, forward_smem_bytes<D>, p);
+    return launch(c, "attention forward", kernel, grid, config<D>::THREADS, forward_smem_bytes<D>,
+                  p);
 }
 
 } // namespace
@@ -584,6 +633,13 @@ alibi_status forward_wgmma(struct context *c, const struct attention_args *a,
         TRY_RETURN(cuda_scratch_for(c, SCRATCH_BIAS, entries, 3, (void **)&p.table.entries));
         TRY_RETURN(each<1>(c, "attention forward", pad_table{ p.s, p.table },
                            p.s.H * p.table.length, false));
+    }
+    p.gates = { NULL, ceil_div(p.s.Lk, BLOCK_KEYS) * BLOCK_KEYS };
+    if (p.s.G > 0) {
+        const int64_t offsets[] = { p.s.B, p.s.G, p.gates.length, (int64_t)sizeof(float) };
+        TRY_RETURN(cuda_scratch_for(c, SCRATCH_BIAS, offsets, 4, (void **)&p.gates.at));
+        TRY_RETURN(each<1>(c, "attention forward", find_offsets{ p.s, p.gates },
+                           p.s.B * p.s.G * p.gates.length, false));
     }
     switch (mask_kind_of(a)) {
     case DROPOUT:

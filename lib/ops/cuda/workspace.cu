@@ -48,7 +48,8 @@ extern "C" size_t cuda_workspace(struct device *dev, const struct workspace_args
     bytes[SCRATCH_NORMS] = bytes_of(B, H, tiles, sizeof(float));
     bytes[SCRATCH_KEPT] = bytes_of(B, H, tiles, attention_kept_words(L), sizeof(uint32_t));
     bytes[SCRATCH_BIAS] =
-        bytes_of(H, max(L, (int64_t)TABLE_LARGEST) + 2 * TABLE_AROUND, sizeof(float));
+        max(bytes_of(H, max(L, (int64_t)TABLE_LARGEST) + 2 * TABLE_AROUND, sizeof(float)),
+            bytes_of(B, H, ceil_div(L, BLOCK_KEYS), BLOCK_KEYS, sizeof(float)));
     bytes[SCRATCH_DECODE] = cuda_decode_bytes(C, C > 0 ? ceil_div(a->largest, C) : 0);
     if (!a->training || L <= DECODE_QUERIES)
         bytes[SCRATCH_PARTS] = bytes_of(B, H, min(L, (int64_t)DECODE_QUERIES),
