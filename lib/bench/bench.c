@@ -47,6 +47,15 @@ double bench_median(double *values, int64_t count)
     return count % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
+double bench_median_error(const double *sorted, int64_t count)
+{
+    int64_t quarter = (count - 1) / 4;
+    double middle = sorted[count / 2];
+
+    return 1.2533 * (sorted[count - 1 - quarter] - sorted[quarter]) / 1.349 / sqrt((double)count) /
+           middle;
+}
+
 /* A trainer in miniature. */
 struct bench {
     struct device *device;

@@ -3,6 +3,7 @@
 #define BENCH_H
 
 #include "model/model.h"
+#include "text/text.h"
 
 /* The linear layers of a model on `rows` tokens, one entry per layer in the order of the forward
  * pass. */
@@ -39,6 +40,8 @@ alibi_status bench_model(struct model **out, alibi_device *device,
 alibi_status bench_tokens(int32_t **out, const struct model *m, int64_t count);
 
 double bench_median(double *values, int64_t count); /* sorts them */
+/* Its standard error as a share of it, from the quartiles of sorted values. */
+double bench_median_error(const double *sorted, int64_t count);
 
 /* ---- models that take turns */
 
@@ -65,6 +68,19 @@ alibi_status bench_turns(alibi_device *device, const struct bench_turns *turns,
 
 /* Windows that an evaluation reads at a time. */
 int64_t bench_eval_batch(const alibi_device *device, int64_t length);
+
+/* ---- a stream (stream.c) */
+
+/* What a token costs after a context. Seconds are per token, errors are shares of them. */
+struct bench_stream {
+    double read_seconds, read_error;     /* of tokens that are read in chunks; 0: not measured */
+    double decode_seconds, decode_error; /* one by one */
+    double cache_bytes;                  /* the KV cache, as large as it was made */
+};
+
+/* Reads so many tokens of a text, from its start and again if it is shorter, with one KV cache. */
+alibi_status bench_stream(struct bench_stream *out, const struct model *m, struct span text,
+                          int64_t context, double skip, const struct alibi_call *call);
 
 /* alibi_bench_eval() of so many windows at a time. */
 alibi_status bench_eval(alibi_device *device, const struct alibi_config *config, int64_t windows,

@@ -182,6 +182,19 @@ static alibi_status run_tasks(const struct trial *t, const alibi_model *model,
     return ALIBI_OK;
 }
 
+static alibi_status run_stream(const struct trial *t, const alibi_model *model,
+                               const struct trial_test *test, const struct alibi_call *call)
+{
+    int64_t longest = model_longest(model->model);
+
+    if (test->context <= longest)
+        return bench_stream(test->cost, model->model, corpus_span(test->corpus, ALIBI_VALID),
+                            test->context, call->skip, call);
+    call_note(t->call, "%s:%s has no value after %lld tokens, its positions end at %lld", t->name,
+              test->name, (long long)test->context, (long long)longest);
+    return ALIBI_OK;
+}
+
 /* Skipping has the budget of training. A test without a value counts as done. */
 static alibi_status run_test(const struct trial *t, const alibi_model *model,
                              const struct trial_test *test)
@@ -195,6 +208,8 @@ static alibi_status run_test(const struct trial *t, const alibi_model *model,
         TRY_RETURN(run_attention(t, model, test, &call));
     else if (test->answers != NULL)
         TRY_RETURN(run_tasks(t, model, test, &call));
+    else if (test->cost != NULL)
+        TRY_RETURN(run_stream(t, model, test, &call));
     else
         TRY_RETURN(run_eval(t, model->model, test, &call));
     (*test->done)++;

@@ -3,6 +3,7 @@
 #define TRIAL_H
 
 #include "base/json.h"
+#include "bench/bench.h"
 #include "eval/eval.h"
 #include "train/train.h"
 
@@ -15,6 +16,8 @@ struct trial_test {
     struct alibi_attention_result *reach; /* with room for the heads */
     struct alibi_tasks tasks;             /* one task, L and the lengths; for `answers` */
     struct alibi_task_result *answers;    /* a cell for each of the lengths */
+    int64_t context;                      /* for `cost` */
+    struct bench_stream *cost;            /* of a token after it */
     const alibi_corpus *corpus;           /* its validation split is scored */
     const char *name;                 /* in progress reports, after the length: "", " sliding" */
     struct alibi_eval_result *result; /* of an evaluation */

@@ -110,6 +110,9 @@ alibi_status evaluate_span(const struct model *m, struct span span, const struct
                            const char *task, struct alibi_eval_result *result,
                            const struct alibi_call *call);
 
+/* That a stream reads at a time. */
+enum { STREAM_TOKENS = 8 * ATTENTION_TILE };
+
 /* Progress in tokens: five times a second, and when all are done. loss NaN: none. Both times start
  * from clock_seconds(). */
 void report_tokens(const struct alibi_call *call, const char *task, int64_t done, int64_t all,

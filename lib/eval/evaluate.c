@@ -9,8 +9,6 @@
 
 #include "eval/eval.h"
 
-enum { STREAM_TOKENS = 8 * ATTENTION_TILE };
-
 /* ---- one evaluation */
 
 struct evaluation {

@@ -79,6 +79,20 @@ static const struct alibi_eval_result *result_of(const alibi_experiment *e,
                                                                             : NULL;
 }
 
+static struct value stream_value(const alibi_experiment *e, const struct reference *r)
+{
+    int seeds;
+    struct bench_stream s = streams_mean(e, r->model, r->evaluation, r->length, &seeds);
+
+    if (seeds == 0)
+        return (struct value){ NAN, 0, 0 };
+    if (r->quantity == QUANTITY_CACHE_BYTES)
+        return (struct value){ s.cache_bytes, 0, seeds };
+    return r->quantity == QUANTITY_READ_SECONDS
+               ? (struct value){ s.read_seconds, s.read_error, seeds }
+               : (struct value){ s.decode_seconds, s.decode_error, seeds };
+}
+
 static struct value speed_value(const alibi_experiment *e, const struct reference *r)
 {
     const struct speed *s = &e->evaluation[r->evaluation].speed[r->length * e->models + r->model];
@@ -110,6 +124,8 @@ struct value reference_value(const alibi_experiment *e, const struct reference *
 
         return (struct value){ s.unlearned > 0 ? NAN : s.value, s.error, s.seeds };
     }
+    if (r->quantity > QUANTITY_SCORE)
+        return stream_value(e, r);
     if (r->quantity != QUANTITY_PPL)
         return speed_value(e, r);
     for (int k = 0; k < e->model[r->model].seeds.count; k++) {
@@ -160,7 +176,7 @@ static struct outcome loss_outcome(const alibi_experiment *e, const struct compa
     return o;
 }
 
-/* Times and bytes have no seeds: shown means beyond two standard errors. */
+/* Times and bytes are not paired by seeds: shown means beyond two standard errors. */
 static struct outcome cost_outcome(const alibi_experiment *e, const struct comparison *c)
 {
     double threshold = c->above ? -c->margin : c->margin;

@@ -11,6 +11,7 @@
  *   probes_report.c   the same over all seeds
  *   tasks.c     evaluations of kind `tasks`: what is asked, result.json, scores and claims
  *   tasks_report.c    the same over all seeds
+ *   streams.c   evaluations of kind `stream`: result.json, means over the seeds, results.json
  *   claims.c    the verdict on each claim
  *   plan.c      what the work will take
  *   results.c   results.json, results.csv, report.html, the terminal
@@ -28,6 +29,7 @@
 #define EXPERIMENT_H
 
 #include "base/json.h"
+#include "bench/bench.h"
 #include "eval/eval.h"
 #include "report/report.h"
 #include "text/text.h"
@@ -75,6 +77,7 @@ struct measured {
     struct target_losses targets;            /* kind targets; no parts: no value */
     struct alibi_attention_result attention; /* kind attention; no windows: no value */
     struct alibi_task_result *task; /* kind tasks, a cell per length; without cases: no value */
+    struct bench_stream stream;     /* kind stream */
 };
 
 /* A training curve: the loss by step, in bins of neighbouring steps. */
@@ -113,6 +116,7 @@ enum evaluation_kind {
     KIND_TARGETS,
     KIND_ATTENTION,
     KIND_TASKS,
+    KIND_STREAM,
     KINDS
 };
 
@@ -140,8 +144,8 @@ struct experiment_evaluation {
     bool selected;
 };
 
-/* Perplexities are of evaluations of the kinds perplexity and targets, scores of kind tasks, the
- * others of kind speed. */
+/* Perplexities are of evaluations of the kinds perplexity and targets, the next ones of kind speed,
+ * scores of kind tasks, the last ones of kind stream. */
 enum quantity {
     QUANTITY_PPL,
     QUANTITY_TRAIN_SECONDS,
@@ -149,6 +153,9 @@ enum quantity {
     QUANTITY_EVAL_SECONDS,
     QUANTITY_EVAL_MEMORY,
     QUANTITY_SCORE,
+    QUANTITY_READ_SECONDS,
+    QUANTITY_DECODE_SECONDS,
+    QUANTITY_CACHE_BYTES,
     QUANTITIES
 };
 extern const char *const quantity_names[QUANTITIES];
@@ -329,6 +336,19 @@ struct score_mean tasks_score(const alibi_experiment *e, int model, int evaluati
 alibi_status tasks_report(struct json_writer *w, const alibi_experiment *e);
 alibi_status tasks_view(struct report_experiment *x, const alibi_experiment *e);
 void tasks_view_fini(struct report_experiment *x);
+
+/* ---- evaluations of kind stream (streams.c) */
+
+void streams_write(struct json_writer *w, const alibi_experiment *e, int model, int seed);
+alibi_status streams_read(const alibi_experiment *e, struct trained *t, const json_t *file,
+                          const char *path);
+/* The mean over the seeds that have a value, *seeds of them. Errors are of the steps and of the
+ * seeds. */
+struct bench_stream streams_mean(const alibi_experiment *e, int model, int evaluation, int length,
+                                 int *seeds);
+void streams_report(struct json_writer *w, const alibi_experiment *e);
+alibi_status streams_view(struct report_experiment *x, const alibi_experiment *e);
+void streams_view_fini(struct report_experiment *x);
 
 /* ---- claims (claims.c) */
 

@@ -218,6 +218,7 @@ alibi_status folder_save_model(const alibi_experiment *e, int model, int seed, c
     json_write_end(&w);
     probes_write(&w, e, model, seed);
     tasks_write(&w, e, model, seed);
+    streams_write(&w, e, model, seed);
     json_write_seal(&w);
     TRY(folder_of_model(&run, e, model, seed, dir));
     TRY(path_join(&path, run, NAME_RESULT));
@@ -315,6 +316,7 @@ static alibi_status load_model(alibi_experiment *e, int model, int seed, const c
         TRY(read_measured(e, model, t, json_array_get(results, i), path));
     TRY(probes_read(e, model, t, file, path));
     TRY(tasks_read(e, model, seed, file, path));
+    TRY(streams_read(e, t, file, path));
 out:
     json_decref(file);
     mem_free(path);

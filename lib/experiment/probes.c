@@ -50,6 +50,8 @@ double probes_tokens(const alibi_experiment *e, int model, int evaluation, int t
         targets = targets_asked(e, model, evaluation);
         return targets_inputs(&targets);
     }
+    if (v->kind == KIND_STREAM)
+        return (double)v->lengths.at[test];
     attention = attention_asked(e, model, evaluation, test);
     return (double)attention.length * (double)attention.windows;
 }

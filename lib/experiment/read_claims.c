@@ -4,26 +4,36 @@
 #include "base/names.h"
 #include "experiment/read.h"
 
-const char *const quantity_names[QUANTITIES] = { "ppl",          "train_seconds", "train_memory",
-                                                 "eval_seconds", "eval_memory",   "score" };
+const char *const quantity_names[QUANTITIES] = {
+    "ppl",   "train_seconds", "train_memory",   "eval_seconds", "eval_memory",
+    "score", "read_seconds",  "decode_seconds", "cache_bytes",
+};
 
-/* NULL: not given. That of a speed must be. */
+/* The kind of evaluation that has it; fixed targets have perplexities too. */
+static int kind_of_quantity(int quantity)
+{
+    return quantity == QUANTITY_PPL     ? KIND_PERPLEXITY
+           : quantity == QUANTITY_SCORE ? KIND_TASKS
+           : quantity < QUANTITY_SCORE  ? KIND_SPEED
+                                        : KIND_STREAM;
+}
+
+/* NULL: not given. That of a speed or a stream must be. */
 static alibi_status read_quantity(struct reader *r, const struct experiment_evaluation *v,
                                   const char *name, int *quantity)
 {
-    bool score, speed;
+    static const char *const expected[KINDS] = {
+        [KIND_SPEED] = "\"train_seconds\", \"train_memory\", \"eval_seconds\" or \"eval_memory\"",
+        [KIND_TASKS] = "\"score\"",
+        [KIND_STREAM] = "\"read_seconds\", \"decode_seconds\" or \"cache_bytes\"",
+    };
+    int kind = v->kind == KIND_TARGETS ? KIND_PERPLEXITY : v->kind;
 
     if (name == NULL)
-        name = quantity_names[v->kind == KIND_TASKS ? QUANTITY_SCORE : QUANTITY_PPL];
+        name = quantity_names[kind == KIND_TASKS ? QUANTITY_SCORE : QUANTITY_PPL];
     *quantity = name_index(name, quantity_names, QUANTITIES);
-    score = *quantity == QUANTITY_SCORE;
-    speed = *quantity > QUANTITY_PPL && !score;
-    if (*quantity < 0 || speed != (v->kind == KIND_SPEED) || score != (v->kind == KIND_TASKS))
-        return fail_type(r, "quantity",
-                         v->kind == KIND_SPEED   ? "\"train_seconds\", \"train_memory\", "
-                                                   "\"eval_seconds\" or \"eval_memory\""
-                         : v->kind == KIND_TASKS ? "\"score\""
-                                                 : "\"ppl\"");
+    if (*quantity < 0 || kind_of_quantity(*quantity) != kind)
+        return fail_type(r, "quantity", expected[kind] ? expected[kind] : "\"ppl\"");
     return ALIBI_OK;
 }
 

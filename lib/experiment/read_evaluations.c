@@ -114,6 +114,15 @@ static alibi_status check_speed(struct reader *r, const struct experiment_evalua
     return ALIBI_OK;
 }
 
+/* A context has at least one token that is read and one that is decoded. */
+static alibi_status check_stream(struct reader *r, const struct experiment_evaluation *v)
+{
+    if (v->lengths.at[0] >= 2)
+        return ALIBI_OK;
+    reader_enter(r, "lengths");
+    return at_place(r, fail(ALIBI_BAD_INPUT, "a stream has 2 tokens or more"));
+}
+
 /* Names all protocols. */
 static alibi_status fail_protocol(struct reader *r)
 {
@@ -207,7 +216,8 @@ enum {
     PERPLEXITY = 1 << KIND_PERPLEXITY,
     TARGETS = 1 << KIND_TARGETS,
     ATTENTION = 1 << KIND_ATTENTION,
-    TASKS = 1 << KIND_TASKS
+    TASKS = 1 << KIND_TASKS,
+    STREAM = 1 << KIND_STREAM
 };
 
 /* The keys that only some kinds have. */
@@ -220,7 +230,7 @@ static alibi_status check_keys(struct reader *r, const json_t *json, int kind, c
         { "protocol", PERPLEXITY },
         { "tokens", PERPLEXITY },
         { "stride", PERPLEXITY },
-        { "text", PERPLEXITY | TARGETS | ATTENTION | TASKS },
+        { "text", PERPLEXITY | TARGETS | ATTENTION | TASKS | STREAM },
         { "block", PERPLEXITY | TARGETS },
         { "length", TARGETS | TASKS },
         { "blocks", TARGETS },
@@ -243,7 +253,8 @@ static alibi_status check_keys(struct reader *r, const json_t *json, int kind, c
 
 alibi_status read_evaluation(struct reader *r, const char *key, json_t *json)
 {
-    static const char *const kinds[] = { "perplexity", "speed", "targets", "attention", "tasks" };
+    static const char *const kinds[] = { "perplexity", "speed", "targets",
+                                         "attention",  "tasks", "stream" };
     alibi_experiment *e = r->e;
     struct experiment_evaluation *v = &e->evaluation[e->evaluations];
     const char *kind = kinds[0], *protocol = alibi_protocol_view(0)->name, *text = NULL;
@@ -268,7 +279,8 @@ alibi_status read_evaluation(struct reader *r, const char *key, json_t *json)
         v->protocol++;
     if (v->kind < 0)
         return fail_type(r, "kind",
-                         "\"perplexity\", \"speed\", \"targets\", \"attention\" or \"tasks\"");
+                         "\"perplexity\", \"speed\", \"targets\", \"attention\", \"tasks\" or "
+                         "\"stream\"");
     TRY_RETURN(check_keys(r, json, v->kind, kind));
     if (alibi_protocol_view(v->protocol) == NULL)
         return fail_protocol(r);
@@ -297,6 +309,7 @@ alibi_status read_evaluation(struct reader *r, const char *key, json_t *json)
                : v->kind == KIND_SPEED    ? check_speed(r, v)
                : v->kind == KIND_TARGETS  ? check_targets(r, v)
                : v->kind == KIND_TASKS    ? check_tasks(r, json, v)
+               : v->kind == KIND_STREAM   ? check_stream(r, v)
                                           : ALIBI_OK);
     e->evaluations++;
     return ALIBI_OK;

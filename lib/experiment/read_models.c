@@ -217,20 +217,20 @@ static alibi_status set_all(struct reader *r, struct experiment_model *m, json_t
 }
 
 /* The settings of a group that have several values. */
-struct product {
+struct combination {
     int count;
     const char *key[4];
     const json_t *values[4];
 };
 
-static alibi_status read_product(struct reader *r, json_t *settings, struct product *p)
+static alibi_status read_product(struct reader *r, json_t *settings, struct combination *p)
 {
     struct experiment_model scratch;
     struct alibi_option_group groups[2];
     const char *key;
     json_t *value;
 
-    *p = (struct product){ 0 };
+    *p = (struct combination){ 0 };
     model_groups(groups, &scratch);
     reader_enter(r, "settings");
     json_object_foreach(settings, key, value)
@@ -255,7 +255,7 @@ static alibi_status read_product(struct reader *r, json_t *settings, struct prod
 
 /* The name of a model: the values that its group varies, joined with dashes; else the group's. */
 static alibi_status name_model(struct reader *r, struct experiment_model *m,
-                               const struct product *p, const int *which)
+                               const struct combination *p, const int *which)
 {
     char name[4 * ALIBI_NAME_MAX] = "", value[ALIBI_NAME_MAX];
 
@@ -318,7 +318,7 @@ static alibi_status settle_model(struct reader *r, struct experiment_model *m)
 }
 
 static alibi_status read_model(struct reader *r, const char *key, json_t *json,
-                               const struct product *p, const int *which)
+                               const struct combination *p, const int *which)
 {
     alibi_experiment *e = r->e;
     struct experiment_model *m = &e->model[e->models];
@@ -349,7 +349,7 @@ static alibi_status read_model(struct reader *r, const char *key, json_t *json,
 /* All models of a group; the first list varies slowest. */
 alibi_status read_group(struct reader *r, const char *key, json_t *json)
 {
-    struct product p;
+    struct combination p;
     int which[4] = { 0 }, i;
 
     TRY_RETURN(KEYS(r, json, "about", "text", "seeds", "settings"));

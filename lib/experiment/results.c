@@ -191,6 +191,7 @@ static alibi_status format_json(struct text *out, const alibi_experiment *e)
     json_write_end(&w);
     TRY_RETURN(probes_report(&w, e));
     TRY_RETURN(tasks_report(&w, e));
+    streams_report(&w, e);
     json_write_array(&w, "models");
     for (int m = 0; m < e->models; m++)
         write_model(&w, e, m);
@@ -323,7 +324,8 @@ static void name_number(struct report_number *n, const alibi_experiment *e,
         return;
     n->quantity = r->quantity == QUANTITY_PPL     ? ' '
                   : r->quantity == QUANTITY_SCORE ? 'p'
-                  : r->quantity == QUANTITY_TRAIN_MEMORY || r->quantity == QUANTITY_EVAL_MEMORY
+                  : r->quantity == QUANTITY_TRAIN_MEMORY || r->quantity == QUANTITY_EVAL_MEMORY ||
+                          r->quantity == QUANTITY_CACHE_BYTES
                       ? 'B'
                       : 's';
     if (r->quantity == QUANTITY_SCORE) {
@@ -337,7 +339,8 @@ static void name_number(struct report_number *n, const alibi_experiment *e,
                  (long long)e->evaluation[r->evaluation].lengths.at[r->length],
                  e->evaluation[r->evaluation].name,
                  (const char *[]){ "", "training time", "training memory", "evaluation time",
-                                   "evaluation memory" }[r->quantity]);
+                                   "evaluation memory", "", "reading time", "decoding time",
+                                   "cache" }[r->quantity]);
         return;
     }
     if (e->evaluation[r->evaluation].kind == KIND_TARGETS) {
@@ -471,6 +474,7 @@ static void view_fini(struct report_experiment *x)
 {
     probes_view_fini(x);
     tasks_view_fini(x);
+    streams_view_fini(x);
     for (int i = 0; i < x->claims; i++)
         mem_free(x->claim[i].comparison);
     mem_free(x->claim);
@@ -557,6 +561,7 @@ static alibi_status view_init(struct report_experiment *x, const alibi_experimen
     TRY_RETURN(view_costs(x, e));
     TRY_RETURN(probes_view(x, e));
     TRY_RETURN(tasks_view(x, e));
+    TRY_RETURN(streams_view(x, e));
     TRY_RETURN(NEW_ZERO_ARRAY(&x->section, e->evaluations, "the report of an experiment"));
     for (int v = 0; v < e->evaluations; v++)
         if (e->evaluation[v].kind == KIND_PERPLEXITY)

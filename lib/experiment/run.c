@@ -265,6 +265,9 @@ static alibi_status list_tests(struct trial_test **out, int *count, alibi_experi
             } else if (e->evaluation[v].kind == KIND_TASKS) {
                 test->tasks = tasks_asked(e, model, seed, v, i);
                 test->answers = m[i].task;
+            } else if (e->evaluation[v].kind == KIND_STREAM) {
+                test->context = e->evaluation[v].lengths.at[i];
+                test->cost = &m[i].stream;
             } else if (e->evaluation[v].kind == KIND_ATTENTION) {
                 test->attention = attention_asked(e, model, v, i);
                 test->reach = &m[i].attention;

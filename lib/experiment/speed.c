@@ -178,7 +178,7 @@ static void list_entries(struct entries *s, const alibi_experiment *e, int evalu
 /* From the seconds per token of all entries, [entries, ROUNDS], those of one, and their error. */
 static void summarise(const double *seconds, int entries, int entry, double *value, double *error)
 {
-    double mean[ROUNDS], ratio[ROUNDS], low, high, factor = 1;
+    double mean[ROUNDS], ratio[ROUNDS], factor = 1;
 
     for (int r = 0; r < ROUNDS; r++) {
         double sum = 0;
@@ -194,9 +194,7 @@ static void summarise(const double *seconds, int entries, int entry, double *val
         factor = sqrt(entries / (entries - 1.0));
     *value = entries > 1 ? bench_median(mean, ROUNDS) : 1;
     *value *= bench_median(ratio, ROUNDS);
-    low = ratio[(ROUNDS - 1) / 4];
-    high = ratio[ROUNDS - 1 - (ROUNDS - 1) / 4];
-    *error = factor * 1.2533 * (high - low) / 1.349 / sqrt(ROUNDS) / bench_median(ratio, ROUNDS);
+    *error = factor * bench_median_error(ratio, ROUNDS);
 }
 
 static alibi_status measure_time(struct entries *s, alibi_device *device,

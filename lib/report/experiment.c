@@ -383,6 +383,8 @@ alibi_status report_experiment_text(struct text *out, const struct report_experi
     for (int i = 0; i < x->tasks; i++)
         TRY_RETURN(append_task(out, x, &x->task[i], colour));
     TRY_RETURN(append_attention(out, x, colour));
+    for (int i = 0; i < x->streams; i++)
+        TRY_RETURN(stream_text(out, x, &x->stream[i], colour));
     TRY_RETURN(append_costs(out, x, colour));
     return text_status(out);
 }

@@ -296,6 +296,8 @@ alibi_status report_experiment_html(struct text *out, const struct report_experi
         TRY_RETURN(html_attention(
             out, &v, &x->attention[i],
             i == 0 || strcmp(x->attention[i].name, x->attention[i - 1].name) != 0, i));
+    for (int i = 0; i < x->streams; i++)
+        TRY_RETURN(html_stream(out, &v, &x->stream[i], i));
     TRY_RETURN(append_costs(out, &v, x));
     TRY_RETURN(html_training(out, &v, &x->training));
     text_append(out, "<h2>What it costs</h2>\n");

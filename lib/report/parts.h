@@ -320,6 +320,11 @@ enum cost_kind {
 alibi_status curves_of_costs(struct curves **out, const struct view *v,
                              const struct report_experiment *x, enum cost_kind kind);
 
+/* What a token costs after a context. */
+enum stream_kind { STREAM_DECODE, STREAM_READ, STREAM_CACHE, STREAM_KINDS };
+alibi_status curves_of_stream(struct curves **out, const struct view *v,
+                              const struct report_stream *s, enum stream_kind kind);
+
 /* ---- heat maps (heat.c) */
 
 /* The share of attention by distance (across) and head (down, in groups by layer) as an <svg>. */
@@ -381,6 +386,13 @@ alibi_status verdict_text(struct text *out, const struct report_experiment *x,
                           const struct report_targets *t, int columns, bool colour);
 alibi_status verdict_html(struct text *out, const struct view *v, const struct report_experiment *x,
                           const struct report_targets *t);
+
+/* ---- the cost of a stream (streams.c), for the terminal and for the page */
+
+alibi_status stream_text(struct text *out, const struct report_experiment *x,
+                         const struct report_stream *s, bool colour);
+alibi_status html_stream(struct text *out, const struct view *v, const struct report_stream *s,
+                         int index);
 
 /* ---- the page (html.c) and its parts (html_tables.c, html_probes.c, html_tasks.c, page.css,
  * page.js) */

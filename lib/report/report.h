@@ -225,6 +225,23 @@ struct report_cost {
     double train_seconds, train_error, train_memory, eval_seconds, eval_error, eval_memory;
 };
 
+/* What a token costs after a context, of one model: means over its seeds. Seconds are per token,
+ * errors are shares. */
+struct report_stream_model {
+    int method;
+    struct report_stream_cost {
+        int seeds; /* 0: no value */
+        double read_seconds, read_error, decode_seconds, decode_error, cache_bytes;
+    } at[ALIBI_LIST_MAX];
+};
+
+struct report_stream {
+    const char *name, *about, *machine;
+    const struct alibi_int_list *lengths; /* the contexts */
+    int models;
+    struct report_stream_model *model;
+};
+
 struct report_experiment {
     const char *name, *title, *about, *tier, *tier_about;
     int claims, sections;
@@ -235,6 +252,8 @@ struct report_experiment {
     struct report_attention *attention; /* one per evaluation and length */
     int tasks;
     struct report_task *task; /* one per evaluation and task, those of one evaluation together */
+    int streams;
+    struct report_stream *stream; /* one per evaluation */
     int costs;
     struct report_cost *cost;
     const char *model[ALIBI_LIST_MAX];    /* the names of all */

@@ -12,9 +12,9 @@
 enum { MODEL, VERDICT, LOSS, GAINS };
 
 struct layout {
-    int from;           /* the first context beyond L, an index; a column for each from here on */
-    int falls, share;   /* columns; share 0: there is no ceiling */
-    int tasks, columns; /* the first column of tasks, and all of them */
+    int from; /* the first context beyond L, an index; a column for each from here on */
+    int falls, share, time; /* columns; 0: there is no ceiling, no stream */
+    int tasks, columns;     /* the first column of tasks, and all of them */
 };
 
 /* The index of L, for ceilings too, unless models differ in it. */
@@ -35,7 +35,8 @@ static struct layout layout_of(const struct report_experiment *x, const struct r
     l.from++;
     l.falls = GAINS + (l.from < t->contexts ? t->contexts - l.from : 0);
     l.share = isnan(t->ceiling_gain) ? 0 : l.falls + 1;
-    l.tasks = l.falls + 1 + (l.share > 0);
+    l.time = x->streams > 0 && x->stream[0].lengths->count > 1 ? l.falls + 1 + (l.share > 0) : 0;
+    l.tasks = l.falls + 1 + (l.share > 0) + (l.time > 0);
     l.columns = l.tasks + x->tasks;
     return l;
 }
@@ -69,6 +70,21 @@ static void set_task(struct table *table, int row, int column, const struct repo
     }
 }
 
+/* The time to decode a token after the longest context, as a multiple of that after the shortest.
+ */
+static void set_time(struct table *table, int row, int column, const struct report_stream *s,
+                     int method)
+{
+    int longest = s->lengths->count - 1;
+
+    table_set(table, row, column, NO_VALUE);
+    for (int m = 0; m < s->models; m++)
+        if (s->model[m].method == method && s->model[m].at[0].seeds > 0 &&
+            s->model[m].at[longest].seeds > 0)
+            table_set(table, row, column, "%.3g times",
+                      s->model[m].at[longest].decode_seconds / s->model[m].at[0].decode_seconds);
+}
+
 static void set_model(struct table *table, int row, const struct layout *l,
                       const struct report_experiment *x, const struct report_targets *t,
                       const struct report_targets_model *m)
@@ -91,6 +107,8 @@ static void set_model(struct table *table, int row, const struct layout *l,
                   m->ceiling        ? ""
                   : isnan(m->share) ? NO_VALUE
                                     : show_share(m->share).text);
+    if (l->time > 0)
+        set_time(table, row, l->time, &x->stream[0], m->method);
     for (int i = 0; i < x->tasks; i++)
         set_task(table, row, l->tasks + i, &x->task[i], m->method);
 }
@@ -110,6 +128,10 @@ static alibi_status make_table(struct table *table, struct layout *l,
     table_set(table, 0, l->falls, "falls to");
     if (l->share > 0)
         table_set(table, 0, l->share, "of ceiling");
+    if (l->time > 0)
+        table_set(table, 0, l->time, "decoding at %lld / %lld",
+                  (long long)x->stream[0].lengths->at[x->stream[0].lengths->count - 1],
+                  (long long)x->stream[0].lengths->at[0]);
     for (int i = 0; i < x->tasks; i++)
         table_set(table, 0, l->tasks + i, "%s at %lld", x->task[i].task,
                   (long long)x->task[i].lengths->at[x->task[i].lengths->count - 1]);

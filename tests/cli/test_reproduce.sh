@@ -32,7 +32,7 @@ cat > tiny.json << 'END'
         "targets": { "kind": "targets", "lengths": ["L/2", "L", "4L"], "blocks": 30 },
         "attention": { "kind": "attention", "lengths": ["L", "4L"], "models": ["alibi-{L}"] },
         "tasks": { "kind": "tasks", "tasks": ["latest", "markov"], "cases": 20,
-                   "lengths": ["L", "4L"] }
+                   "lengths": ["L", "4L"] }, "cost": { "kind": "stream", "lengths": ["2L", "8L"] }
     },
     "claims": [
         {
@@ -101,6 +101,17 @@ cat > tiny.json << 'END'
             "holds_if": [
                 { "is": { "model": "alibi-{L}", "length": "4L", "task": "latest" }, "above": 0.95 }
             ]
+        },
+        {
+            "claim": "Its cache grows with the context.",
+            "evaluation": "cost",
+            "holds_if": [
+                {
+                    "is": { "model": "alibi-{L}", "length": "8L", "quantity": "cache_bytes" },
+                    "above": { "model": "alibi-{L}", "length": "2L", "quantity": "cache_bytes" },
+                    "by": 50
+                }
+            ]
         }
     ],
     "tiers": {
@@ -140,6 +151,11 @@ has "by rules that it prints" '^  breaks  the loss with the longest context is a
 has "and one of a score" '^6\. does not hold: ALiBi finds' table
 has "and none past what was learned" '^7\. not shown: And at 64' table
 has "of which it says why" 'the task was not learned' table
+has "and one of a cost" '^8\. holds: Its cache grows' table
+has "what a token costs after a context" '^cost: what a token costs after a context, on ' table
+has "in time and memory" \
+    '^alibi-16 +32 +[0-9.]+K? ±<?[0-9.]+ +[0-9.]+ ±<?[0-9.]+ +[0-9.]+ KiB +[0-9.]+ KiB$' table
+has "beside the verdict" '^alibi-16 .* [0-9.]+ times ' table
 has "tasks" '^tasks: score of latest by length, 20 cases each, chance 0' table
 has "that are not learned" '^alibi-16 +[0-9.]+( ±[0-9.]+)? +not learned$' table
 has "attention by distance" '^alibi-16 +64 +[0-9.]+ +23\.8 +[0-9.]+% +66%$' table
@@ -147,6 +163,8 @@ for file in results.json results.csv report.html experiment.json texts/text.json
     holds "writes $file" test -s whole/$file
 done
 holds "results.json is JSON" is_json whole/results.json
+has "with the cost of a stream" \
+    '"evaluation": "cost".*"decode_seconds": [0-9.e-]+,.*"cache_bytes"' whole/results.json
 has "with verdicts" '"verdict": "does not hold"' whole/results.json
 holds "a line per model, seed, evaluation and length" \
     test "$(grep -E '^(alibi|sinusoidal)-16,[12],' whole/results.csv |
@@ -196,8 +214,11 @@ for n in 30 90 150 220 300 400; do
 done
 check "killed several times and resumed" "${run[@]}" --out killed
 same_numbers "gives the same numbers" killed
-without_memory() { sed -E '/^report: /d; s/ +[0-9.]+ [KM]iB//; s/ +/ /g' "$1"; }
-holds "and the same text" cmp -s <(without_memory stdout) <(without_memory table)
+without_costs() {
+    sed -E '/^report: /d; / KiB +[0-9.]+ KiB$/d; s/[0-9.e+]+ times//; s/ +[0-9.]+ [KM]iB//; s/ +/ /g' \
+        "$1"
+}
+holds "and the same text" cmp -s <(without_costs stdout) <(without_costs table)
 
 check "a comparison" "$ALIBI" compare "${text[@]}" --methods alibi --steps 4 --train-length 16 \
     --lengths 16 --eval-tokens 64 --layers 1 --width 16 --heads 2 --out compared --quiet
@@ -525,7 +546,7 @@ has "the shares are in the results" '"mix": \{ "markov": 0.7, "latest": 0.1 \}' 
 cp stdout table
 ALIBI_FAULT=file:60 "${mixed[@]}" --out resumed > /dev/null 2>&1
 check "stopped and resumed" "${mixed[@]}" --out resumed
-holds "gives the same" cmp -s <(without_memory stdout) <(without_memory table)
+holds "gives the same" cmp -s <(without_costs stdout) <(without_costs table)
 sed 's/markov=0.7/markov=0.6/' mixed.json > other/mixed.json
 expect 3 'mix .*0.7.* and the experiment has .*0.6' "$ALIBI" reproduce other/mixed.json own.txt \
     --out mixed --quiet
@@ -569,7 +590,7 @@ broken "line 18: 'evaluations.targets.lengths': the contexts lack 16, which is n
 broken "line 18: 'evaluations.targets.windows': an evaluation of kind 'targets' has no such key" \
     's/"blocks": 30/"windows": 30/'
 broken "line 18: 'evaluations.targets.blocks': " 's/"blocks": 30/"blocks": 0/'
-broken "line 18: 'evaluations.targets.kind': .*\"attention\" or \"tasks\" is expected" \
+broken "line 18: 'evaluations.targets.kind': .*\"attention\", \"tasks\" or \"stream\" is" \
     's/"kind": "targets"/"kind": "target"/'
 broken "line [0-9]+: 'claims.3.holds_if.0.is.condition': \"own\", \"swapped\" or \"window\" is" \
     's/"condition": "swapped"/"condition": "swaped"/'

@@ -134,6 +134,40 @@ static void decoding_is_measured_for_any_number_of_sequences(void **state)
                  ALIBI_INTERRUPTED, "0 of 3");
 }
 
+/* The cache of layers that see all keys doubles with the context, that of windows does not grow; a
+ * text that is shorter than the context is read again. */
+static void a_stream_has_times_and_the_bytes_of_its_cache(void **state)
+{
+    static const char *const texts[] = { "a text of some words, and no more" };
+    struct alibi_config c = tiny();
+    struct bench_stream r[2][3];
+    alibi_corpus *corpus = NULL;
+
+    (void)state;
+    c.vocab = 300; /* bytes */
+    assert_ok(corpus_from_texts(&corpus, texts, 1));
+    for (int windowed = 0; windowed < 2; windowed++) {
+        struct model *m = NULL;
+
+        snprintf(c.position, sizeof c.position, "%s", windowed ? "rotary:window=8" : "alibi");
+        assert_ok(bench_model(&m, test_device(), &c, 1024, false));
+        for (int i = 0; i < 3; i++) {
+            struct bench_stream *s = &r[windowed][i];
+
+            assert_ok(bench_stream(s, m, corpus_span(corpus, ALIBI_ALL), 1024 << i, 0, NULL));
+            assert_true(s->read_seconds > 0 && s->decode_seconds > 0);
+            assert_true(s->read_error >= 0 && s->decode_error >= 0);
+        }
+        assert_ok(bench_stream(&r[windowed][0], m, corpus_span(corpus, ALIBI_ALL), 2, 0, NULL));
+        assert_fails(bench_stream(&r[0][0], m, corpus_span(corpus, ALIBI_ALL), 1, 0, NULL),
+                     ALIBI_USAGE, "a stream of 1 tokens");
+        model_free(m);
+    }
+    assert_true(r[0][2].cache_bytes > 1.95 * r[0][1].cache_bytes);
+    assert_true(r[1][2].cache_bytes == r[1][1].cache_bytes);
+    alibi_corpus_free(corpus);
+}
+
 static void the_numbers_of_a_step_fit_together(void **state)
 {
     struct alibi_config c = tiny();
@@ -323,6 +357,7 @@ int main(void)
         cmocka_unit_test(all_linear_products_of_a_step_are_counted),
         cmocka_unit_test(products_of_clusters_have_the_rows_that_the_tokens_give_them),
         cmocka_unit_test(decoding_is_measured_for_any_number_of_sequences),
+        cmocka_unit_test(a_stream_has_times_and_the_bytes_of_its_cache),
         cmocka_unit_test(the_numbers_of_a_step_fit_together),
         cmocka_unit_test(a_stop_request_ends_one_benchmark_and_not_the_next),
         cmocka_unit_test(methods_are_compared_with_the_first_one),

@@ -503,6 +503,44 @@ static void costs_are_drawn_where_they_say_something(void **state)
     free_sample(s);
 }
 
+/* The first model costs little more after 4096 tokens than after 1024; the second has a value for
+ * the longer context only. */
+static void streams_show_what_a_token_costs(void **state)
+{
+    struct sample *s = new_sample();
+    struct alibi_int_list lengths = { 2, { 1024, 4096 } };
+    struct report_stream_model models[2] = {
+        { .method = 0,
+          .at = { { 2, 2e-6, 0.01, 100e-6, 0.01, 0x1p20 },
+                  { 2, 3e-6, 0.01, 150e-6, 0.02, 0x1p21 } } },
+        { .method = 1, .at = { { 0 }, { 1, 4e-6, 0.01, 400e-6, 0.02, 0x1p22 } } },
+    };
+    struct report_stream stream = { .name = "cost",
+                                    .about = "",
+                                    .machine = "a machine",
+                                    .lengths = &lengths,
+                                    .models = 2,
+                                    .model = models };
+    struct text page, shown = { 0 };
+
+    (void)state;
+    add_targets(s);
+    s->x.streams = 1;
+    s->x.stream = &stream;
+    page = page_of(s);
+    assert_contains(page.data, "<td>4096</td><td>150 ±3</td><td>3.00 ±0.03</td><td>2.00 MiB</td>"
+                               "<td>0.50 KiB</td></tr>");
+    assert_contains(page.data, "<td>1.5 times</td></tr>");
+    assert_contains(page.data, "<td>–</td></tr>"); /* no ratio of the second */
+    assert_contains(page.data, "sinusoidal: 400 at 4096.");
+    assert_contains(page.data, "\">Time to decode a token</title>");
+    text_free(&page);
+    assert_ok(report_experiment_text(&shown, &s->x, 120, false));
+    assert_contains(shown.data, "cost: what a token costs after a context, on a machine\n");
+    text_free(&shown);
+    free_sample(s);
+}
+
 static void a_failure_leaks_nothing(void **state)
 {
     struct sample *s = new_sample();
@@ -539,6 +577,7 @@ int main(void)
         cmocka_unit_test(needles_are_a_map_by_length_and_depth),
         cmocka_unit_test(attention_is_a_map_of_heads_and_a_mean),
         cmocka_unit_test(costs_are_drawn_where_they_say_something),
+        cmocka_unit_test(streams_show_what_a_token_costs),
         cmocka_unit_test(a_failure_leaks_nothing),
         cmocka_unit_test(each_model_has_its_loss_by_position_at_several_lengths),
         cmocka_unit_test(losses_by_position_have_the_range_of_the_seeds),
