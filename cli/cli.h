@@ -267,6 +267,7 @@ alibi_status cmd_export(int argc, char **argv);
 alibi_status cmd_import(int argc, char **argv);
 alibi_status cmd_eval(int argc, char **argv);
 alibi_status cmd_probe(int argc, char **argv);
+alibi_status cmd_fit(int argc, char **argv);
 alibi_status cmd_report(int argc, char **argv);
 alibi_status cmd_generate(int argc, char **argv);
 alibi_status cmd_score(int argc, char **argv);

@@ -16,6 +16,7 @@ const struct cli_command cli_commands[] = {
     { "train", cmd_train, "train one model, or resume its training" },
     { "eval", cmd_eval, "measure a model's perplexity at any length" },
     { "probe", cmd_probe, "measure what a model does with far context" },
+    { "fit", cmd_fit, "fit a temperature for long inputs to a model" },
     { "report", cmd_report, "write the page of a comparison or of runs again, or as they go" },
     { "generate", cmd_generate, "continue a text with a model" },
     { "score", cmd_score, "show how likely a model finds each token of a text" },

@@ -20,8 +20,8 @@
  *   - The first device that is opened settles how the process computes: OpenMP's idle threads sleep
  *     from then on, and an OpenBLAS that does not know the CPU changes its kernels. Open one before
  *     other threads use OpenBLAS or read the environment.
- *   - Any number of threads may use a tokenizer, a corpus or a model at once; none of the functions
- *     that take one changes it.
+ *   - Any number of threads may use a tokenizer, a corpus or a model at once; of the functions that
+ *     take one only alibi_model_fit() changes it.
  *   - A session is used by one thread at a time. Only alibi_session_cancel() may be called from
  *     any thread.
  *   - A device may be shared. On the CPU, passes of different threads run at once; on a GPU they
@@ -605,12 +605,14 @@ ALIBI_API alibi_status alibi_plan_gpu(const struct alibi_config *config,
 typedef struct alibi_model alibi_model;
 
 /* Opens a checkpoint folder, or the newest checkpoint that verifies within a run's folder RUN.
- * RUN/best is the one with the lowest validation loss, if the run was told to keep it. */
+ * RUN/best is the one with the lowest validation loss, if the run was told to keep it. The model
+ * has the position that was fitted to it (alibi_model_keep_fit()), if one was. */
 ALIBI_API alibi_status alibi_model_open(alibi_model **out, alibi_device *device, const char *path,
                                         const struct alibi_call *call);
 /* The same with another position than the model was trained with, "rotary:stretch=yarn:factor=8":
  * for tests, and for methods that change a trained model. What the position learns must have the
- * same shape; ALIBI_USAGE says what does not fit. */
+ * same shape; ALIBI_USAGE says what does not fit. "trained": the position that it was trained with,
+ * whatever was fitted to it. */
 ALIBI_API alibi_status alibi_model_open_as(alibi_model **out, alibi_device *device,
                                            const char *path, const char *position,
                                            const struct alibi_call *call);
@@ -800,6 +802,40 @@ ALIBI_API alibi_status alibi_corpus_unigram(const alibi_corpus *corpus, enum ali
 /* Which tokens were scored, in words: "64 blocks of 1024 tokens over the whole split". */
 ALIBI_API void alibi_eval_describe(const struct alibi_eval_result *result, char *text,
                                    size_t bytes);
+
+/* ---- a temperature, fitted to a trained model */
+
+/* Queries that see n keys, more than the training length L, are multiplied by 1 + c ln(n / L). c is
+ * chosen on text that the model was not trained on: the least loss at `length`, of a short list and
+ * then by golden section. */
+struct alibi_fit {
+    int64_t length; /* of the windows; 0: four times the training length */
+    int64_t tokens; /* scored for each c, as in struct alibi_eval; 0: the whole split */
+};
+
+enum { ALIBI_FIT_POINTS = 24 };
+
+struct alibi_fit_point {
+    double temperature; /* c */
+    double nll, standard_error;
+    double gain, gain_error; /* nll(0) - nll(c), paired: alibi_eval_difference() */
+};
+
+struct alibi_fit_result {
+    int64_t length, tokens;
+    int points, best;
+    struct alibi_fit_point point[ALIBI_FIT_POINTS]; /* by rising c, from 0 on */
+};
+
+/* The model's position then has the best temperature: evaluations use it, and alibi_model_save()
+ * writes it. Nobody else may use the model during the call, which changes its position. */
+ALIBI_API alibi_status alibi_model_fit(alibi_model *model, const alibi_corpus *corpus,
+                                       enum alibi_split split, const struct alibi_fit *how,
+                                       struct alibi_fit_result *result,
+                                       const struct alibi_call *call);
+/* Writes the position as fitted.json into the folder of the checkpoint that the model is from: it
+ * is opened with that position from then on. A run that resumes does not see it. */
+ALIBI_API alibi_status alibi_model_keep_fit(const alibi_model *model);
 
 /* ---- fixed targets: does a model use far context? */
 

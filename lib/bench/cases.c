@@ -433,11 +433,13 @@ static const int64_t head_tests[][CASE_SIZES] = { { 0, 3, 1, 2 },   { 1, 1, 1, 2
                                                   { 2, 70, 5, 64 }, { 2, 128, 4, 128 } };
 static const int64_t head_bench[][CASE_SIZES] = { { 8, 512, 12, 64 } };
 
-/* ---- logn. option: 1: a window; 2: from the first position on, backward in place */
+/* ---- logn. option: 1: a window; 2: from the first position on, backward in place; 3: a
+ * temperature
+ */
 
 static bool make_logn(struct op_case *c)
 {
-    static const char *const names[] = { "", " window", " in place" };
+    static const char *const names[] = { "", " window", " in place", " temperature" };
     int64_t B = c->n[0], L = c->n[1], H = c->n[2], D = c->n[3];
     enum dtype S = dtype_sums(c->type);
 
@@ -446,6 +448,12 @@ static bool make_logn(struct op_case *c)
     c->args.logn.window = c->option == 1 ? 6 : 0;
     VIEW(c, logn, x, B, L, H, D, IN, IN);
     VIEW(c, logn, y, B, L, H, D, OUT, UNUSED);
+    if (c->option == 3) {
+        c->args.logn.temperature = 0.4;
+        c->args.logn.length = 7;
+        c->directions[1] = false;
+        return true;
+    }
     ADD(c, logn, factor, vector(S, H), IN, IN);
     VIEW(c, logn, dy, B, L, H, D, UNUSED, IN);
     VIEW(c, logn, dx, B, L, H, D, UNUSED, OUT);
@@ -1016,7 +1024,7 @@ const struct operation operations[] = {
       { 2e-7, 2e-7 }, .roundings = 1, TESTS(residual_tests), BENCH(residual_bench, 1) },
     { "rotary", "B L H D", 2, make_rotary, { rotary_forward, rotary_backward },
       { 3e-7, 3e-7 }, .roundings = 1, TESTS(head_tests), BENCH(head_bench, 0) },
-    { "logn", "B L H D", 3, make_logn, { logn_forward, logn_backward },
+    { "logn", "B L H D", 4, make_logn, { logn_forward, logn_backward },
       { 3e-7, 2e-6 }, .roundings = 1, TESTS(head_tests), BENCH(head_bench, 0) },
     { "head_norm", "B L H D", 2, make_head_norm, { head_norm_forward, head_norm_backward },
       { 1e-6, 2e-6 }, .roundings = 1, TESTS(head_norm_tests), BENCH(head_bench, 0) },

@@ -131,6 +131,10 @@ alibi_status checkpoint_read_slopes(const char *path, const struct alibi_config 
 /* What a kind of layer learns, [rows, H] as the method's parameter_shape says, without a model. */
 alibi_status checkpoint_read_numbers(const char *path, const struct alibi_config *config, int kind,
                                      int64_t rows, float *numbers);
+/* The position that was fitted to the model of a checkpoint, "" if none was (fitted.c). */
+alibi_status checkpoint_write_fitted(const char *path, const char *position);
+alibi_status checkpoint_read_fitted(const char *path, char position[ALIBI_NAME_MAX]);
+
 /* The factors [heads] on the queries of a layer with logn, without a model. */
 alibi_status checkpoint_read_logn(const char *path, int64_t layer, int64_t heads, float *factors);
 alibi_status checkpoint_read_moments(const char *path, const struct model *m, void *first,

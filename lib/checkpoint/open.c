@@ -172,11 +172,16 @@ alibi_status alibi_model_open_as(alibi_model **out, alibi_device *device, const 
     alibi_status status;
     alibi_model *m = NULL;
     struct alibi_config config;
+    char fitted[ALIBI_NAME_MAX];
 
     TRY(NEW_ZERO_ARRAY(&m, 1, "a model"));
     TRY(checkpoint_find_model(&m->path, path, call));
     TRY(checkpoint_read_config(m->path, &config, &m->tokenizer));
-    if (position)
+    if (!position) {
+        TRY(checkpoint_read_fitted(m->path, fitted));
+        position = fitted;
+    }
+    if (position[0] && strcmp(position, "trained") != 0)
         TRY(replace_position(&config, position, path, device, call));
     TRY(model_new(&m->model, &config, &device->device, device->type, false));
     TRY(checkpoint_read_weights(m->path, m->model));
@@ -204,6 +209,11 @@ alibi_status alibi_model_save(const alibi_model *model, const char *dir, int pre
         return fail(ALIBI_USAGE, "cannot save '%s': weights are saved in fp32, bf16 or fp16", dir);
     return checkpoint_save_weights(dir, model->model, model->tokenizer,
                                    (enum alibi_precision)precision, call);
+}
+
+alibi_status alibi_model_keep_fit(const alibi_model *model)
+{
+    return checkpoint_write_fitted(model->path, model->model->config.position);
 }
 
 alibi_status alibi_model_read_config(struct alibi_config *config, const char *path,

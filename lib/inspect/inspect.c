@@ -114,7 +114,7 @@ static alibi_status inspect_checkpoint(struct page *p, const char *path)
     struct alibi_training training;
     const struct alibi_option *options;
     alibi_tokenizer *tokenizer = NULL;
-    char *weights = NULL;
+    char *weights = NULL, fitted[ALIBI_NAME_MAX];
     int64_t bytes = 0;
     bool trained; /* weights alone have no state of a training run */
     int count;
@@ -137,6 +137,9 @@ static alibi_status inspect_checkpoint(struct page *p, const char *path)
         page_real(p, "loss", state.loss);
     }
     page_int(p, "parameters", config_parameters(&config));
+    TRY(checkpoint_read_fitted(path, fitted));
+    if (fitted[0])
+        page_text(p, "fitted", fitted);
     TRY(add_learned(p, path, &config));
     options = alibi_config_options(&count);
     page_options(p, "model", options, count, &config);

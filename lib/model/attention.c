@@ -161,6 +161,27 @@ alibi_status norm_heads_backward(const struct workspace *w, int64_t n,
     return dev->ops->head_norm_backward(dev, &of_k);
 }
 
+/* Past the training length queries get the temperature of the position, in place: nothing needs
+ * them as they were. */
+static alibi_status temper_queries(const struct workspace *w, const struct pass *p, int64_t n,
+                                   struct attention_args *a)
+{
+    const struct model *m = w->model;
+    const struct logn_args temper = { .y = a->q,
+                                      .x = a->q,
+                                      .temperature = model_position(m, n)->temperature,
+                                      .length = m->config.train_length,
+                                      .start = p->start,
+                                      .window = a->window,
+                                      .ragged = p->ragged };
+    bool longer = ragged_present(p->ragged) || p->start + p->L > temper.length;
+
+    if (w->activations.training || temper.temperature == 0 || !longer ||
+        (a->window > 0 && a->window <= temper.length))
+        return ALIBI_OK;
+    return m->device->ops->logn_forward(m->device, &temper);
+}
+
 /* ---- sinks */
 
 /* Rows from..from+count-1 of a view. */
@@ -535,6 +556,7 @@ alibi_status attention_run(struct workspace *w, const struct pass *p, int64_t n)
     TRY_RETURN(rotate_heads(dev, a.q, a.k, a.rotation, 1));
     if (w->model->blocks[n].logn >= 0)
         TRY_RETURN(scale_queries(w, p, n, &a));
+    TRY_RETURN(temper_queries(w, p, n, &a));
     if (p->cache)
         TRY_RETURN(append(w, p, n, &a));
     else

@@ -115,6 +115,9 @@ const char *model_difference(const struct model *a, const struct model *b);
 /* The position that a training of so many steps has after `done` of them. */
 alibi_status model_position_after(const struct model *m, int64_t done, int64_t steps,
                                   char position[ALIBI_NAME_MAX]);
+/* The position with another temperature, in the layers that see more keys than in training. */
+alibi_status model_tempered(const struct model *m, double temperature,
+                            char position[ALIBI_NAME_MAX]);
 /* Another position, with the same tensors; otherwise ALIBI_USAGE names the one that differs.
  * The model must have neither workspaces nor caches, which belong to a position. */
 alibi_status model_set_position(struct model *m, const char *position);

@@ -442,6 +442,12 @@ alibi_status model_position_after(const struct model *m, int64_t done, int64_t s
     return pattern_name_after(position, &m->pattern, &m->config, done, steps);
 }
 
+alibi_status model_tempered(const struct model *m, double temperature,
+                            char position[ALIBI_NAME_MAX])
+{
+    return pattern_name_tempered(position, &m->pattern, &m->config, temperature);
+}
+
 alibi_status model_set_position(struct model *m, const char *position)
 {
     alibi_status status;

@@ -265,13 +265,16 @@ typedef alibi_status rotary_fn(struct device *dev, struct tensor x, struct rotat
 /* ---- logn: queries by the logarithm of how many keys they see
  *
  *   y[b, l, h] = factor[h] * ln(max(n, 2)) * x[b, l, h]
+ *   y[b, l, h] = (1 + temperature * ln(max(1, n / length))) * x[b, l, h]          without a factor
  *
  * n counts the keys that a query at that position sees: all up to its own, or the last `window` of
- * them. Positions are as in a rotation. Backward: dx = factor[h] * ln(max(n, 2)) * dy, and dfactor
- * accumulates the sums of ln(max(n, 2)) dy . x. */
+ * them. Positions are as in a rotation. Backward, with a factor: dx = factor[h] * ln(max(n, 2)) *
+ * dy, and dfactor accumulates the sums of ln(max(n, 2)) dy . x. */
 struct logn_args {
     struct tensor y, x;    /* views [B, L, H, D]; y may be x */
-    struct tensor factor;  /* S [H] */
+    struct tensor factor;  /* S [H]; may be absent */
+    double temperature;    /* without a factor */
+    int64_t length;        /* at least 1 */
     int64_t start;         /* position of the first row */
     int64_t window;        /* 0: none */
     struct ragged ragged;  /* L = 1: the position of row b is length[b] - 1; forward only */

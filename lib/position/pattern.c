@@ -25,6 +25,9 @@ static const struct alibi_option common[] = {
       "first keys that a query sees although they left its window" },
     { "logn", ALIBI_OPTION_FLAG, offsetof(struct position, logn), 0, 0, NULL, "false", NULL,
       "queries times s ln(n), for n keys that they see; s is learned per head" },
+    { "temperature", ALIBI_OPTION_REAL, offsetof(struct position, temperature), 0, 100, NULL, "0",
+      "X",
+      "queries times 1 + X ln(n / L), for n > L keys that they see and the training length L" },
 };
 
 static void all_groups(struct alibi_option_group groups[GROUPS], struct position *p)
@@ -242,30 +245,39 @@ static bool writes(const char *element, const char *option)
     return false;
 }
 
-/* One option of a preset: to the elements that write it, or whose method has it as its own; sinks,
- * to the elements that write a window. */
+/* Whether an option of a preset goes to the element: it writes the option, or its method has it as
+ * its own; sinks, to the elements that write a window. */
+static bool takes(struct element *e, const struct alibi_option *o)
+{
+    struct alibi_option_group groups[GROUPS];
+
+    all_groups(groups, &e->position);
+    return writes(e->text, strcmp(o->name, "sinks") == 0 ? "window" : o->name) ||
+           alibi_options_find(&groups[1], 1, o->name, NULL);
+}
+
+/* An option of every method that no element writes goes to those without a window. */
 static alibi_status set_of_preset(struct element *elements, int count,
                                   const struct position_preset *preset, const char *option)
 {
     char name[ALIBI_NAME_MAX], text[ALIBI_NAME_MAX];
     struct alibi_option_group groups[GROUPS];
-    bool any = false;
+    bool any = false, taken = false;
 
     snprintf(name, sizeof name, "%s", option);
     cut(name, "=");
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < 2 * count && !(i >= count && taken); i++) {
+        struct element *e = &elements[i % count];
         const struct alibi_option *o;
-        const char *written;
 
-        all_groups(groups, &elements[i].position);
+        all_groups(groups, &e->position);
         o = alibi_options_find(groups, GROUPS, name, NULL);
-        written = o && strcmp(o->name, "sinks") == 0 ? "window" : o ? o->name : "";
-        if (!o ||
-            !(writes(elements[i].text, written) || alibi_options_find(&groups[1], 1, name, NULL)))
+        if (!o || !(i < count ? takes(e, o) : !writes(e->text, "window")))
             continue;
         snprintf(text, sizeof text, "%s", option);
         TRY_RETURN(set_options(groups, GROUPS, preset->name, text));
         any = true;
+        taken = taken || i < count;
     }
     return any ? ALIBI_OK
                : fail(ALIBI_USAGE, "'%s' has no option '%s': it is %s, whose options it takes",
@@ -444,6 +456,17 @@ alibi_status pattern_name_after(char out[ALIBI_NAME_MAX], const struct pattern *
     return pattern_name(out, any ? &after : p, c);
 }
 
+alibi_status pattern_name_tempered(char out[ALIBI_NAME_MAX], const struct pattern *p,
+                                   const struct alibi_config *c, double temperature)
+{
+    struct pattern tempered = *p;
+
+    for (int k = 0; k < p->kinds; k++)
+        if (p->kind[k].window == 0 || p->kind[k].window > c->train_length)
+            tempered.kind[k].temperature = temperature;
+    return pattern_name(out, &tempered, c);
+}
+
 void pattern_weight_name(char out[POSITION_WEIGHT_MAX], int kind)
 {
     if (kind == 0)
@@ -480,6 +503,10 @@ alibi_status pattern_check(const struct pattern *p, const struct alibi_config *c
                         "has to be the same for every layer",
                         c->position,
                         method->acts_on == POSITION_EMBEDDING ? method->name : first->name);
+        if (p->kind[k].temperature > 0 && c->train_length < 1)
+            return fail(ALIBI_USAGE,
+                        "option 'temperature' of '%s' needs the training length of the model",
+                        method->name);
         if (p->kind[k].sinks > 0 && p->kind[k].window == 0)
             return fail(ALIBI_USAGE,
                         "option 'sinks' of '%s' has no effect without a window: give it "

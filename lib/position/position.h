@@ -21,9 +21,11 @@ enum { POSITION_OWN_BYTES = 64 };
 /* The position of a layer: a method with its options. */
 struct position {
     const struct position_method *method;
-    int64_t window; /* how many keys a query sees at most, its own the last; 0: all before it */
-    int64_t sinks;  /* with a window: so many first keys are seen although they left it */
-    bool logn;      /* queries are multiplied by s_h ln(how many keys they see), s_h learned */
+    int64_t window;     /* how many keys a query sees at most, its own the last; 0: all before it */
+    int64_t sinks;      /* with a window: so many first keys are seen although they left it */
+    double temperature; /* c: queries are multiplied by 1 + c ln(max(1, how many keys they see / the
+                           training length)), except in training */
+    bool logn;          /* queries are multiplied by s_h ln(how many keys they see), s_h learned */
     _Alignas(8) char own[POSITION_OWN_BYTES]; /* the struct of the method's options */
 };
 
@@ -147,6 +149,11 @@ alibi_status pattern_name(char out[ALIBI_NAME_MAX], const struct pattern *p,
  * end have no position from there on. */
 alibi_status pattern_name_after(char out[ALIBI_NAME_MAX], const struct pattern *p,
                                 const struct alibi_config *c, int64_t done, int64_t steps);
+
+/* The name of the pattern with that temperature in all layers that see more keys than in training.
+ */
+alibi_status pattern_name_tempered(char out[ALIBI_NAME_MAX], const struct pattern *p,
+                                   const struct alibi_config *c, double temperature);
 
 /* Whether the pattern fits the model of that configuration. */
 alibi_status pattern_check(const struct pattern *p, const struct alibi_config *c);

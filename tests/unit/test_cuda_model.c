@@ -19,7 +19,7 @@ static void start(void)
 /* The methods, and patterns of them; NULL past the last. */
 static const char *position_number(int i)
 {
-    static const char *const patterns[] = { "rotary:window=20,none:logn",
+    static const char *const patterns[] = { "rotary:window=20,none:logn:temperature=1",
                                             "rotary:logn:window=9,alibi:logn:train-slopes",
                                             "kerple:power:window=20,bam:logn",
                                             "rotary:window=9:sinks=3,alibi:window=20:sinks=4:logn",

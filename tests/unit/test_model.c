@@ -52,6 +52,7 @@ static const char *const patterns[] = {
     "t5:window=2:sinks=4,rotary:layout=pairs:window=3:sinks=1:logn",
     "rotary:window=3,fox:free=0.4:logn",
     "fox:window=5,fox:free=0.7",
+    "none:logn:temperature=0.5,rotary:temperature=2:window=40",
     "alibi:bias-max=4,alibi:train-slopes"
 };
 

@@ -603,6 +603,9 @@ static void a_pattern_has_one_name(void **state)
     assert_name("hybrid:logn=false", "hybrid:logn=false");
     assert_name("alibi-free:free=0.5", "alibi-free");
     assert_name("alibi-free:free=0.25:bias-max=4", "alibi-free:bias-max=4:free=0.25");
+    assert_name("hybrid:temperature=0.25", "hybrid:temperature=0.25");
+    assert_name("alibi-free:temperature=0.25:window=9", "alibi-free:window=9:temperature=0.25");
+    assert_name("rotary:temperature=0,none", "rotary,none");
     assert_name("drope", "drope");
     assert_name("drope:until=0.875:base=500", "drope:base=500");
     assert_name("drope:until=0.5", "drope:until=0.5");

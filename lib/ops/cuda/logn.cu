@@ -3,6 +3,8 @@
 //   y = factor[h] ln(max(n, 2)) x,      dx = factor[h] ln(max(n, 2)) dy
 //   dfactor[h] += sum ln(max(n, 2)) dy . x
 //
+// or y = (1 + temperature ln(max(1, n / length))) x.
+//
 // Forward: a block has one position of one sequence, a thread takes N numbers of a head. Backward:
 // a block has a head and a slice of the rows, which its warps take in turns; it writes the sum of
 // its slice, and a second kernel adds the slices in order.
@@ -16,17 +18,20 @@ enum { THREADS = 128 };
 
 template <class T> struct logn_params {
     struct view<T> y, x, dy, dx;
-    const float *factor;
+    const float *factor; // absent: y is x with a temperature
+    float temperature, per_length;
     const int32_t *length; // ragged: row b is at position length[b] - 1, and L is 1
     int64_t rows, L, start, window;
     int H, D;
 
-    __device__ __forceinline__ float logarithm(int64_t row) const
+    // What is common to all heads of a row.
+    __device__ __forceinline__ float row_factor(int64_t row) const
     {
         const int64_t position = length ? length[row / L] - 1 : start + row % L;
         const int64_t seen = window > 0 && position >= window ? window : position + 1;
+        const float keys = (float)(seen < 2 ? 2 : seen);
 
-        return logf((float)(seen < 2 ? 2 : seen));
+        return factor ? logf(keys) : 1.0f + temperature * logf(fmaxf(1.0f, keys * per_length));
     }
 };
 
@@ -35,11 +40,11 @@ __global__ void __launch_bounds__(THREADS) forward_kernel(struct logn_params<T> 
 {
     const int64_t row = blockIdx.x;
     const int per_head = p.D / N;
-    const float ln = p.logarithm(row);
+    const float all = p.row_factor(row);
 
     for (int item = (int)threadIdx.x; item < p.H * per_head; item += THREADS) {
         const int h = item / per_head, d = item % per_head * N;
-        const float times = p.factor[h] * ln;
+        const float times = p.factor ? p.factor[h] * all : all;
         float x[N];
 
         load<N>(x, p.x.head(row, p.L, h) + d);
@@ -61,7 +66,7 @@ __global__ void __launch_bounds__(LANES *WARPS)
     float sum = 0.0f;
 
     for (int64_t row = first + threadIdx.x / LANES; row < end; row += WARPS) {
-        const float ln = p.logarithm(row), times = p.factor[h] * ln;
+        const float ln = p.row_factor(row), times = p.factor[h] * ln;
         const T *x = p.x.head(row, p.L, h), *dy = p.dy.head(row, p.L, h);
         T *dx = p.dx.head(row, p.L, h);
         float dot = 0.0f;
@@ -91,6 +96,8 @@ template <class T> struct logn_params<T> params_of(const struct logn_args *a) {
              .dy = view_of<T>(a->dy),
              .dx = view_of<T>(a->dx),
              .factor = (const float *)a->factor.data,
+             .temperature = (float)a->temperature,
+             .per_length = a->length > 0 ? 1.0f / (float)a->length : 1.0f,
              .length = (const int32_t *)a->ragged.length.data,
              .rows = a->x.shape[0] * a->x.shape[1],
              .L = a->x.shape[1],

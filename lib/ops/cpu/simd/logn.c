@@ -3,17 +3,28 @@
  *   y = factor[h] ln(max(n, 2)) x,      dx = factor[h] ln(max(n, 2)) dy
  *   dfactor[h] += sum ln(max(n, 2)) dy . x
  *
+ * or y = (1 + temperature ln(max(1, n / length))) x.
+ *
  * Plain loops, which the compiler vectorises. The dot product has 16 sums side by side, added in a
  * fixed order; a head is summed by one thread over all rows, in double. */
 #include <math.h>
 
 #include "ops/cpu/simd/simd.h"
 
-static float logarithm(const struct logn_args *a, int64_t row)
+/* max(n, 2) */
+static double keys(const struct logn_args *a, int64_t row)
 {
     int64_t L = a->x.shape[1], position = position_of(a->ragged, a->start, row / L, row % L);
 
-    return (float)log((double)logn_keys(position, a->window));
+    return (double)logn_keys(position, a->window);
+}
+
+/* What is common to all heads of a row. */
+static float row_factor(const struct logn_args *a, int64_t row)
+{
+    if (a->factor.data)
+        return (float)log(keys(a, row));
+    return (float)(1.0 + a->temperature * log(fmax(1.0, keys(a, row) / (double)a->length)));
 }
 
 static float *head_of(struct tensor x, int64_t row, int64_t h)
@@ -32,11 +43,11 @@ alibi_status SIMD(logn_forward)(struct device *dev, const struct logn_args *a)
         return ref_logn_forward(dev, a);
 #pragma omp parallel for if (rows * H * D >= CPU_PARALLEL_MIN)
     for (int64_t row = 0; row < rows; row++) {
-        float ln = logarithm(a, row);
+        float all = row_factor(a, row);
 
         for (int64_t h = 0; h < H; h++) {
             const float *x = head_of(a->x, row, h);
-            float *y = head_of(a->y, row, h), times = factor[h] * ln;
+            float *y = head_of(a->y, row, h), times = factor ? factor[h] * all : all;
 
             for (int64_t d = 0; d < D; d++)
                 y[d] = times * x[d];
@@ -81,7 +92,7 @@ alibi_status SIMD(logn_backward)(struct device *dev, const struct logn_args *a)
         double sum = 0.0;
 
         for (int64_t row = 0; row < rows; row++) {
-            float ln = logarithm(a, row);
+            float ln = row_factor(a, row);
 
             sum +=
                 (double)ln * (double)head_backward(head_of(a->dx, row, h), head_of(a->dy, row, h),

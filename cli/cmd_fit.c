@@ -1,0 +1,127 @@
+/* cmd_fit.c - a temperature for inputs past the training length, chosen on text */
+#include <limits.h>
+#include <math.h>
+
+#include "cli.h"
+
+struct job {
+    struct alibi_fit fit;
+    double skip;
+    char *out;
+    bool json;
+    struct cli_subject subject;
+};
+
+#define AT(field) offsetof(struct job, field)
+
+static const struct alibi_option options[] = {
+    { "length", ALIBI_OPTION_INT, AT(fit.length), 0, CLI_LENGTH_MAX, NULL, "0", "N",
+      "tokens of the windows that are scored; 0: four times the training length" },
+    { "tokens", ALIBI_OPTION_INT, AT(fit.tokens), 0, CLI_UNBOUNDED, NULL, "128k", "N",
+      "score this many at most for each temperature, spread over the whole split; 0: all" },
+    { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, NULL, "DIR",
+      "write a model with the temperature into this folder, and leave MODEL as it is" },
+    { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
+      "weight of keys that attention may skip, relative to those it uses; 0: none" },
+    { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
+};
+
+enum { BUILTIN_GROUP = 3 }; /* of the groups of cmd_fit() */
+
+static void print_json(const struct job *job, const struct alibi_fit_result *r)
+{
+    cli_json_open(NULL, '{');
+    cli_json_subject(&job->subject);
+    cli_json_text("position", alibi_model_view_config(job->subject.model)->position);
+    cli_json_real("temperature", r->point[r->best].temperature);
+    cli_json_int("length", r->length);
+    cli_json_int("tokens", r->tokens);
+    cli_json_open("points", '[');
+    for (int i = 0; i < r->points; i++) {
+        const struct alibi_fit_point *p = &r->point[i];
+
+        cli_json_open(NULL, '{');
+        cli_json_real("temperature", p->temperature);
+        cli_json_real("nll", p->nll);
+        cli_json_real("standard_error", p->standard_error);
+        cli_json_real("gain", p->gain);
+        cli_json_real("gain_error", p->gain_error);
+        cli_json_close('}');
+    }
+    cli_json_close(']');
+    if (job->out)
+        cli_json_text("out", job->out);
+    cli_json_close('}');
+}
+
+static void print_table(const struct job *job, const struct alibi_fit_result *r)
+{
+    char tokens[CLI_SHORT];
+
+    printf("Loss by temperature at length %lld, on %s tokens\n\n", (long long)r->length,
+           cli_short_count(tokens, (double)r->tokens));
+    printf("temperature      loss        ±      gain        ±\n");
+    for (int i = 0; i < r->points; i++) {
+        const struct alibi_fit_point *p = &r->point[i];
+
+        printf("%10.3f%c %9.4f %8.4f", p->temperature, i == r->best ? '*' : ' ', p->nll,
+               p->standard_error);
+        if (i > 0)
+            printf(" %9.4f %8.4f", p->gain, p->gain_error);
+        putchar('\n');
+    }
+    printf("\n* least; gain over temperature 0 on the same tokens; ± one standard error\n");
+    printf("position '%s' is in '%s'; --as-position trained is without it\n",
+           alibi_model_view_config(job->subject.model)->position,
+           job->out ? job->out : job->subject.path);
+}
+
+static alibi_status run(const struct cli_line *line, void *user)
+{
+    struct job *job = user;
+    struct cli_subject *s = &job->subject;
+    struct alibi_fit_result result;
+    alibi_status status = cli_subject_open_model(s, line, 0);
+
+    cli_set_skip(job->skip);
+    if (status == ALIBI_OK)
+        status = cli_subject_open_text(s, line, BUILTIN_GROUP);
+    if (status == ALIBI_OK)
+        status = alibi_model_fit(s->model, s->corpus, cli_subject_split(s), &job->fit, &result,
+                                 cli_call());
+    if (status == ALIBI_OK)
+        status = job->out ? alibi_model_save(s->model, job->out, ALIBI_FP32, cli_call())
+                          : alibi_model_keep_fit(s->model);
+    if (status == ALIBI_OK && job->json)
+        print_json(job, &result);
+    else if (status == ALIBI_OK)
+        print_table(job, &result);
+    cli_subject_close(s);
+    return status;
+}
+
+alibi_status cmd_fit(int argc, char **argv)
+{
+    struct job job = { 0 };
+    const struct alibi_option_group groups[] = {
+        { "Fit", options, CLI_COUNT(options), &job }, cli_subject_group(&job.subject),
+        cli_reading_group(&job.subject.text.reading), cli_builtin_group(&job.subject.text.builtin),
+        cli_no_tokenizer_group(&job.subject.text),    cli_device_group(&job.subject.compute),
+    };
+    struct cli_line line = {
+        .command = "fit",
+        .usage = "MODEL [FILE...] [OPTION...]",
+        .about =
+            "Chooses a temperature for inputs that are longer than those of the training: queries "
+            "that see n keys, more than the training length L, are multiplied by 1 + c ln(n / L), "
+            "with the c that has the least loss on a text. It should be a text that the model was "
+            "not trained on and will not be tested on. The temperature is stored with MODEL, and "
+            "eval, probe, generate and score use it from then on.",
+        .groups = groups,
+        .count = CLI_COUNT(groups),
+        .min_operands = 1,
+        .max_operands = INT_MAX,
+    };
+
+    return cli_run(&line, argc, argv, run, &job);
+}
