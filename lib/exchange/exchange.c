@@ -212,7 +212,15 @@ static alibi_status differences(const struct family *f, const struct alibi_confi
     json_write_end(&w);
     TRY(text_status(&json));
     TRY(json_parse(&config, json.data, json.length, f->name));
-    TRY(family_read_config(f, &theirs, config, f->name));
+    status = family_read_config(f, &theirs, config, f->name);
+    if (status == ALIBI_BAD_INPUT) {
+        /* The family has no words for it: further away than any that has. */
+        *count = options;
+        text_append(list, "no such configuration: %s", alibi_error());
+        status = text_status(list);
+        goto out;
+    }
+    TRY(status);
     for (int i = 0; i < options; i++)
         if (!is_of_position(o[i].name) && !option_equal(&o[i], ours, &theirs)) {
             TRY(add_difference(list, &o[i], &theirs, ours));
@@ -277,11 +285,10 @@ out:
 static const struct program {
     const char *name;
     const struct family *(*family_at)(int index); /* NULL past the last */
-    bool knows_bytes;                             /* tokenizers of bytes, beside BPE */
     alibi_status (*write)(const struct outgoing *o, const char *path);
 } programs[] = {
-    [ALIBI_HUGGING_FACE] = { "Hugging Face", family_at, false, huggingface_write },
-    [ALIBI_GGUF] = { "llama.cpp", llamacpp_family_at, true, llamacpp_write },
+    [ALIBI_HUGGING_FACE] = { "Hugging Face", family_at, huggingface_write },
+    [ALIBI_GGUF] = { "llama.cpp", llamacpp_family_at, llamacpp_write },
 };
 
 /* The family without a difference, or the one with the fewest in the message. */
@@ -366,7 +373,7 @@ alibi_status alibi_export(const char *model, const struct alibi_export *how, con
     r.parameters = outline->elements;
     r.embedding_scale = config.embedding_scale;
     r.tokenizer = strcmp(alibi_tokenizer_type(tokenizer), "bpe") == 0 ||
-                  (program->knows_bytes && strcmp(alibi_tokenizer_type(tokenizer), "bytes") == 0);
+                  strcmp(alibi_tokenizer_type(tokenizer), "bytes") == 0;
     snprintf(r.family, sizeof r.family, "%s", o.family->name);
     snprintf(task, sizeof task, "export %.40s", r.family);
     watched = watch(theirs, task, r.parameters, call);

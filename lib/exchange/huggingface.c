@@ -59,9 +59,11 @@ static alibi_status read_config(struct foreign *f, const char *folder)
     alibi_status status;
     char *path = NULL, *bytes = NULL;
     size_t length = 0;
+    bool has;
 
+    TRY(folder_has(&has, folder, NAME_CONFIG));
     TRY(path_join(&path, folder, NAME_CONFIG));
-    if (!file_exists(path))
+    if (!has)
         TRY(fail(ALIBI_BAD_INPUT, "'%s' is not a Hugging Face model: it has no " NAME_CONFIG,
                  folder));
     TRY(file_read_all(&bytes, &length, path, CONFIG_BYTES_MAX));
@@ -86,6 +88,26 @@ alibi_status foreign_tokenizer(struct foreign *f, alibi_status status)
     return ALIBI_OK;
 }
 
+/* tokenizer.json, or GPT-2's two files. */
+static alibi_status read_tokenizer(struct foreign *f, const char *folder)
+{
+    alibi_status status;
+    char *path = NULL;
+    bool one, two;
+
+    TRY(folder_has(&one, folder, NAME_TOKENIZER));
+    TRY(folder_has(&two, folder, "vocab.json"));
+    TRY(path_join(&path, folder, NAME_TOKENIZER));
+    if (one || two)
+        status = alibi_tokenizer_open(&f->tokenizer, one ? path : folder, NULL);
+    else
+        status = fail(ALIBI_BAD_INPUT, "it has neither tokenizer.json nor vocab.json");
+    TRY(foreign_tokenizer(f, status));
+out:
+    mem_free(path);
+    return status;
+}
+
 alibi_status huggingface_open(struct foreign *out, const char *folder)
 {
     alibi_status status;
@@ -93,7 +115,7 @@ alibi_status huggingface_open(struct foreign *out, const char *folder)
 
     TRY(read_config(&f, folder));
     TRY(safetensors_source_folder(&f.tensors, folder));
-    TRY(foreign_tokenizer(&f, alibi_tokenizer_open(&f.tokenizer, folder, NULL)));
+    TRY(read_tokenizer(&f, folder));
     *out = f;
     f = (struct foreign){ 0 };
 out:
@@ -168,23 +190,44 @@ out:
     return status;
 }
 
+/* The tokenizer of bytes as a BPE without merges, which has the same ids. */
+static alibi_status format_bytes(struct text *json)
+{
+    enum { BYTES = 256 };
+    static const char end[] = "<|endoftext|>";
+    char all[BYTES];
+    struct slice tokens[BYTES + 1] = { [BYTES] = { end, sizeof end - 1 } };
+    struct bpe_added added = { .text = tokens[BYTES], .id = BYTES, .special = true };
+    struct bpe_file file = {
+        .tokens = tokens, .vocab = BYTES + 1, .added = &added, .added_count = 1
+    };
+
+    for (int i = 0; i < BYTES; i++) {
+        all[i] = (char)i;
+        tokens[i] = (struct slice){ &all[i], 1 };
+        file.byte_ids[i] = i;
+    }
+    return bpe_file_write(&file, json);
+}
+
 static alibi_status write_tokenizer(const alibi_tokenizer *t, const char *folder)
 {
     alibi_status status;
     struct text json = { 0 }, config = { 0 };
     struct json_writer w = json_writer(&config);
+    bool of_bytes = strcmp(alibi_tokenizer_type(t), "bytes") == 0;
     const char *end;
     char name[256];
     size_t bytes = 0;
 
-    TRY(tokenizer_format(t, &json));
+    TRY(of_bytes ? format_bytes(&json) : tokenizer_format(t, &json));
     TRY(write_text(folder, NAME_TOKENIZER, &json));
     json_write_object(&w, NULL);
     json_write_string(&w, "tokenizer_class", "PreTrainedTokenizerFast");
     if (alibi_tokenizer_end(t) >= 0) {
         end = tokenizer_bytes(t, alibi_tokenizer_end(t), &bytes);
         snprintf(name, sizeof name, "%.*s", (int)(bytes < sizeof name ? bytes : 0), end);
-        json_write_string(&w, "eos_token", name);
+        json_write_string(&w, "eos_token", of_bytes ? "<|endoftext|>" : name);
     }
     json_write_end(&w);
     TRY(write_text(folder, "tokenizer_config.json", &config));

@@ -107,7 +107,7 @@ static double option_of(const struct position *p, const char *name)
 struct rope rope_of(const struct alibi_config *c)
 {
     struct pattern p;
-    struct rope r = { .share = 1 };
+    struct rope r = { .base = c->rotary_base, .share = 1 };
     int64_t half = c->width / c->heads / 2;
 
     if (pattern_read(&p, c) != ALIBI_OK || p.kind[0].method != &position_rotary)

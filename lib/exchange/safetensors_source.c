@@ -150,18 +150,16 @@ static alibi_status fail_without_weights(const char *folder)
 alibi_status safetensors_source_folder(struct tensor_source **out, const char *folder)
 {
     alibi_status status;
-    char *one = NULL, *index = NULL;
+    char *path = NULL;
+    bool index, one;
 
-    TRY(path_join(&one, folder, NAME_WEIGHTS));
-    TRY(path_join(&index, folder, index_name));
-    if (file_exists(index))
-        status = open_index(out, folder, index);
-    else if (file_exists(one))
-        status = safetensors_source_file(out, one);
-    else
-        status = fail_without_weights(folder);
+    TRY(folder_has(&index, folder, index_name));
+    TRY(folder_has(&one, folder, NAME_WEIGHTS));
+    TRY(path_join(&path, folder, index ? index_name : NAME_WEIGHTS));
+    status = index ? open_index(out, folder, path)
+             : one ? safetensors_source_file(out, path)
+                   : fail_without_weights(folder);
 out:
-    mem_free(one);
-    mem_free(index);
+    mem_free(path);
     return status;
 }

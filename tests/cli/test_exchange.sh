@@ -1,0 +1,98 @@
+#!/bin/bash
+# Models of other programs, as people bring and take them: the commands of docs/exchange.md.
+. "$(dirname "$0")/lib.sh"
+
+nll() { # model, then options
+    "$ALIBI" eval "$1" "${text[@]}" --tokens 2000 --quiet --json "${@:2}" > eval.json &&
+        member eval.json nll
+}
+close() { # a, b
+    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > 0 && (a - b) ^ 2 < 1e-8) }'
+}
+
+# A model that was trained here as one of BLOOM, and back.
+check "train" "$ALIBI" train "${tiny[@]}" --embedding-norm --out run
+check "export --format hf" "$ALIBI" export run --format hf --out hf
+grep -q "as a model of family 'bloom' in 'hf'" stdout && grep -q "multiplied by 4" stdout &&
+    pass "names the family and what changed" || fail "export" "$(cat stdout)"
+[ "$(ls hf | tr '\n' ' ')" = "config.json generation_config.json model.safetensors \
+tokenizer.json tokenizer_config.json " ] &&
+    pass "writes the files of transformers" || fail "hf" "$(ls hf)"
+grep -q '"architectures": \["BloomForCausalLM"\]' hf/config.json && pass "names the architecture" ||
+    fail "config.json" "$(cat hf/config.json)"
+check "import" "$ALIBI" import hf/ --out back
+grep -q "^bloom: .* position alibi, trained at 16 tokens, in 'back'" stdout &&
+    pass "says what it is" || fail "import" "$(cat stdout)"
+for length in 16 200; do
+    close "$(nll run --lengths $length)" "$(nll back --lengths $length)" &&
+        pass "the same loss at $length" || fail "back" "another loss at $length"
+done
+check "import --json" "$ALIBI" import hf --out json --json --quiet
+is_json stdout && grep -q '"tokenizer": true' stdout && pass "is JSON" || fail "import" "no JSON"
+check "train --init continues it" "$ALIBI" train "${text[@]}" --tokenizer hf --init back \
+    --train-length 24 --batch 2 --steps 2 --quiet --out tuned
+check "and exports it" "$ALIBI" export tuned --format hf --weights bf16 --shard-size 1e-5 --out bf16
+grep -q model-00001-of bf16/model.safetensors.index.json && grep -q bfloat16 bf16/config.json &&
+    pass "in bf16 and several files" || fail "bf16" "$(ls bf16)"
+check "which are read again" "$ALIBI" import bf16 --out again --quiet
+
+# Without a tokenizer that can be read text is ids; those of bytes are their numbers.
+cp -r hf none && rm none/tokenizer*.json
+run "$ALIBI" import none --out ids
+[ "$code" = 0 ] &&
+    grep -q "text for this model must be token ids: it has neither tokenizer.json nor" stderr &&
+    pass "a model without a tokenizer is imported" || fail "import" "code $code: $(cat stderr)"
+cp -r hf odd && sed -i 's/"BPE"/"WordPiece"/' odd/tokenizer.json
+run "$ALIBI" import odd --out odd-ids
+[ "$code" = 0 ] && grep -q "must be token ids: .*odd/tokenizer.json" stderr &&
+    pass "and one with a tokenizer that cannot be read" || fail "import" "code $code"
+total() { "$ALIBI" score "$@" --quiet --json > score.json && member score.json logprob; }
+sum=$(total back --prompt "It" --text " was")
+close "${sum#-}" "$(total ids --prompt "73 116" --text "32 119 97 115" | tr -d -)" &&
+    pass "ids score as their text does" || fail "score" "$sum is not $(cat score.json)"
+expect 3 "'Once' is not an id: .* numbers from 0 to 256" "$ALIBI" score ids --text "Once" --quiet
+expect 3 "'257' is not an id" "$ALIBI" score ids --text "1 257" --quiet
+check "generate ids" "$ALIBI" generate ids --prompt "72 105" --tokens 5 --quiet
+grep -qE '^72 105( [0-9]+){5} ?$' stdout && pass "are numbers" || fail "generate" "$(cat stdout)"
+
+# Refusals; more of them are in golden/test_exchange.
+expect 2 "give --out" "$ALIBI" import hf
+expect 3 "not empty" "$ALIBI" import hf --out back
+expect 3 "not empty" "$ALIBI" export run --format hf --out back
+expect 3 "'nowhere'" "$ALIBI" import nowhere --out x
+mkdir pickled && cp hf/config.json pickled && touch pickled/pytorch_model.bin
+expect 3 "pickled .bin files, which run code" "$ALIBI" import pickled --out x
+check "train" "$ALIBI" train "${tiny[@]}" --out plain
+expect 3 "the closest, 'bloom', has embedding-norm true where the model has false" \
+    "$ALIBI" export plain --format hf --out x
+[ ! -e x ] && pass "a refusal leaves no folder" || fail "x" "it is there"
+
+# transformers loads what is exported.
+for python in "$SOURCE/build/transformers/bin/python" python3; do
+    "$python" -c 'import transformers, torch' 2> /dev/null && break
+    python=
+done
+if [ -z "$python" ]; then
+    skip 1 "no transformers"
+    finish
+fi
+make=$SOURCE/tests/golden/make_exchange.py
+run "$python" "$make" --source sources
+for name in $(ls sources); do
+    "$ALIBI" import sources/$name --out models/$name --quiet 2> stderr > stdout &&
+        "$ALIBI" export models/$name --format hf --out exported/$name --quiet > stdout ||
+        fail "$name" "$(cat stderr)"
+done
+run "$python" "$make" --load exported/*
+[ "$code" = 0 ] && pass "transformers has the logits of every exported model" ||
+    fail "make_exchange.py --load" "$(tail -n 12 stdout)"
+"$python" - hf << 'END' > stdout 2> stderr && pass "and the ids of its tokenizer" ||
+import sys, transformers
+t = transformers.AutoTokenizer.from_pretrained(sys.argv[1])
+text = "It was \u00e9vening\n\n<|endoftext|>"
+want = list(text[:-13].encode()) + [256]
+assert t(text, add_special_tokens=False)["input_ids"] == want, t(text)
+assert t.eos_token_id == 256
+END
+    fail "AutoTokenizer" "$(tail -n 1 stderr)"
+finish
