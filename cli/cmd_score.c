@@ -35,7 +35,7 @@ static alibi_status print_token(const alibi_tokenizer *t, int32_t id, double log
 {
     char *text = NULL;
     size_t bytes;
-    alibi_status status = alibi_tokenizer_decode(t, &id, 1, &text, &bytes);
+    alibi_status status = alibi_tokenizer_decode_more(t, &id, 1, &text, &bytes);
 
     if (status != ALIBI_OK)
         return status;

@@ -68,12 +68,13 @@ static alibi_status read_id(struct input *in, int64_t vocab, int32_t *out)
 
 /* Documents of any length are decoded in parts. The last id of a part is held back until it is
  * known whether the line ends there: then it may be the end id, which is not printed, except by a
- * tokenizer of words, where it ends the last line. */
+ * tokenizer of words, where it ends the last line. The begin id is not printed either. */
 struct decoder {
     const alibi_tokenizer *tokenizer;
     bool prints_end;
     int32_t ids[4096];
     int count;
+    bool begun;     /* a part of the document was printed */
     bool between;   /* a document has ended, and the next one has not begun */
     char last_byte; /* that was printed */
 };
@@ -82,10 +83,13 @@ static alibi_status print_part(struct decoder *d, int count)
 {
     char *text = NULL;
     size_t bytes = 0;
-    alibi_status status = alibi_tokenizer_decode(d->tokenizer, d->ids, count, &text, &bytes);
+    int begin = !d->begun && count > 0 && d->ids[0] == alibi_tokenizer_begin(d->tokenizer);
+    alibi_status status = (d->begun ? alibi_tokenizer_decode_more : alibi_tokenizer_decode)(
+        d->tokenizer, d->ids + begin, count - begin, &text, &bytes);
 
     if (status != ALIBI_OK)
         return status;
+    d->begun = true;
     if (bytes > 0) {
         if (d->between && d->last_byte != '\n')
             putchar('\n');
@@ -120,6 +124,7 @@ static alibi_status end_document(struct decoder *d)
         d->count--;
     status = print_part(d, d->count);
     d->count = 0;
+    d->begun = false;
     d->between = true;
     return status;
 }

@@ -294,15 +294,16 @@ ALIBI_API const char *alibi_preset_name(int index, const char **summary, const c
 /* Text to token ids and back. */
 typedef struct alibi_tokenizer alibi_tokenizer;
 
-/* Opens a tokenizer.json (of ours, or of Hugging Face's byte-level BPE), a folder with one, or a
+/* Opens a tokenizer.json (of ours, or of a BPE of Hugging Face's library), a folder with one, or a
  * folder with GPT-2's vocab.json and merges.txt. NULL or "bytes": the built-in one, which has an id
  * for each byte and one for the end of a document. A file that asks for something else is
  * ALIBI_BAD_INPUT, which names it.
  *
  * `end` names the token that ends a document; it is remembered in files, shards and checkpoints
- * that are written with this tokenizer. NULL: the token that the file says; else the first of
- * "<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "[EOS]", "<|eos|>" among its added tokens;
- * else its only special token. Without any of these, documents simply follow each other. */
+ * that are written with this tokenizer. NULL: the token that the file says; else the one after the
+ * text of its template; else the first of "<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>",
+ * "[EOS]", "<|eos|>" among its added tokens; else its only special token. Without any of these,
+ * documents simply follow each other. */
 ALIBI_API alibi_status alibi_tokenizer_open(alibi_tokenizer **out, const char *path,
                                             const char *end);
 ALIBI_API alibi_status alibi_tokenizer_write(const alibi_tokenizer *t,
@@ -311,17 +312,22 @@ ALIBI_API void alibi_tokenizer_free(alibi_tokenizer *t);
 /* "bytes", "bpe", "words", or "ids": numbers, for a model whose own tokenizer is not known. */
 ALIBI_API const char *alibi_tokenizer_type(const alibi_tokenizer *t);
 ALIBI_API int64_t alibi_tokenizer_vocab(const alibi_tokenizer *t); /* ids are 0..vocab-1 */
-/* The id after each document; -1: there is none. */
+/* The ids before and after each document; -1: there is none. */
+ALIBI_API int32_t alibi_tokenizer_begin(const alibi_tokenizer *t);
 ALIBI_API int32_t alibi_tokenizer_end(const alibi_tokenizer *t);
 
-/* Encoding returns the ids of a text of any bytes, without an end id; free them with
+/* Encoding returns the ids of a text of any bytes, without begin and end; free them with
  * alibi_ids_free(). Decoding returns the text of ids, followed by a 0 byte; free it with
- * alibi_text_free(). For bytes and BPE it is the text that was encoded. Ids outside 0..vocab-1 are
- * ALIBI_BAD_INPUT. */
+ * alibi_text_free(). For bytes and BPE it is the text that was encoded, as far as the tokenizer
+ * does not change text first. Ids outside 0..vocab-1 are ALIBI_BAD_INPUT. */
 ALIBI_API alibi_status alibi_tokenizer_encode(const alibi_tokenizer *t, const char *text,
                                               size_t bytes, int32_t **ids, int64_t *count);
 ALIBI_API alibi_status alibi_tokenizer_decode(const alibi_tokenizer *t, const int32_t *ids,
                                               int64_t count, char **text, size_t *bytes);
+/* The same for ids that continue a text. The blank that some tokenizers put before a text, and that
+ * alibi_tokenizer_decode() drops, is kept. */
+ALIBI_API alibi_status alibi_tokenizer_decode_more(const alibi_tokenizer *t, const int32_t *ids,
+                                                   int64_t count, char **text, size_t *bytes);
 ALIBI_API void alibi_ids_free(int32_t *ids);
 
 /* How files are read as documents. Text is UTF-8; a byte-order mark at the start of a file is
@@ -1173,8 +1179,8 @@ struct alibi_scores {
 };
 
 /* The log-probability of each token of a text after a prompt, which may be empty: then the text is
- * the beginning of a document. If the tokenizer has no end-of-document token, the first token of
- * such a text has no log-probability. */
+ * the beginning of a document. If the tokenizer has no begin token and no end-of-document token,
+ * the first token of such a text has no log-probability. */
 ALIBI_API alibi_status alibi_score(struct alibi_scores **out, const alibi_model *model,
                                    const char *prompt, size_t prompt_bytes, const char *text,
                                    size_t bytes, int alternatives, const struct alibi_call *call);

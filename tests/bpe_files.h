@@ -25,7 +25,15 @@ static inline void append_byte_tokens(struct text *t)
     }
 }
 
-/* The short file with the first `from` in it replaced by `to`, and '@' by its meaning. */
+/* "<0x00>":0 and so on. */
+static inline void append_named_bytes(struct text *t)
+{
+    for (int byte = 0; byte < 256; byte++)
+        text_append(t, "%s\"<0x%02X>\":%d", byte > 0 ? "," : "", byte, byte);
+}
+
+/* The short file with the first `from` in it replaced by `to`, and '@' or '~' by its meaning: the
+ * tokens of all bytes, as letters or by their names. */
 static inline struct text expand(const char *file, const char *from, const char *to)
 {
     const char *found = strstr(file, from);
@@ -36,9 +44,9 @@ static inline struct text expand(const char *file, const char *from, const char 
         fail_msg("'%s' is not in the file", from);
     text_append_bytes(&edited, file, (size_t)(found - file));
     text_append(&edited, "%s%s", to, found + strlen(from));
-    for (at = edited.data; (mark = strchr(at, '@')) != NULL; at = mark + 1) {
+    for (at = edited.data; (mark = strpbrk(at, "@~")) != NULL; at = mark + 1) {
         text_append_bytes(&t, at, (size_t)(mark - at));
-        append_byte_tokens(&t);
+        (*mark == '@' ? append_byte_tokens : append_named_bytes)(&t);
     }
     text_append(&t, "%s", at);
     text_free(&edited);
@@ -84,7 +92,13 @@ static inline void assert_same(const struct bpe_file *a, const struct bpe_file *
         assert_int_equal(a->added[i].id, b->added[i].id);
         assert_int_equal(a->added[i].special, b->added[i].special);
         assert_int_equal(a->added[i].in_vocab, b->added[i].in_vocab);
+        assert_int_equal(a->added[i].prefixed, b->added[i].prefixed);
+        assert_int_equal(a->added[i].begins, b->added[i].begins);
+        assert_int_equal(a->added[i].ends, b->added[i].ends);
     }
+    assert_int_equal(a->characters, b->characters);
+    assert_int_equal(a->cut_blanks, b->cut_blanks);
+    assert_int_equal(a->prefix, b->prefix);
     assert_int_equal(a->split_count, b->split_count);
     for (int i = 0; i < a->split_count; i++) {
         assert_string_equal(a->splits[i].pattern, b->splits[i].pattern);

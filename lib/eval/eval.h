@@ -288,9 +288,9 @@ struct pieces {
 alibi_status pieces_add(struct pieces *p, const char *bytes, size_t count);
 void pieces_end(struct pieces *p); /* bytes still held can no longer become a character */
 
-/* The ids of a text, `what` in messages. An empty one is the beginning of a document: the end token
- * of the one before. */
-alibi_status encode_after_end(struct ids *ids, const alibi_tokenizer *t, const char *text,
-                              size_t bytes, const char *what);
+/* The ids of a text at the beginning of a document, `what` in messages: after the begin token, if
+ * the tokenizer has one. Without it, an empty text is the end token of the document before. */
+alibi_status encode_prompt(struct ids *ids, const alibi_tokenizer *t, const char *text,
+                           size_t bytes, const char *what);
 
 #endif

@@ -121,7 +121,7 @@ static alibi_status run_batch(struct evaluation *e, int64_t k, int64_t rows)
 
         span_read(e->span, w.start + 1, inputs, targets);
         if (w.begins)
-            tokens[0] = alibi_tokenizer_end(corpus_tokenizer(e->span.corpus));
+            tokens[0] = tokenizer_start(corpus_tokenizer(e->span.corpus));
         else
             span_read(e->span, w.start, 1, tokens);
         memcpy(tokens + 1, targets, (size_t)(inputs - 1) * sizeof *tokens);

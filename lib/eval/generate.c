@@ -102,6 +102,7 @@ struct continuation {
     struct alibi_sampling sampling;
     int index;
     const struct generation *generation;
+    bool drops_blank; /* before its first text, which is the beginning of a document */
     bool ended;
 };
 
@@ -134,16 +135,29 @@ static void hold_blank(struct continuation *c, const alibi_tokenizer *t, char la
         text_append_bytes(&c->pieces.held, " ", 1);
 }
 
-alibi_status encode_after_end(struct ids *ids, const alibi_tokenizer *t, const char *text,
-                              size_t bytes, const char *what)
+static alibi_status check_text(const char *text, size_t bytes, const char *what)
 {
     size_t valid = utf8_valid_prefix(text, bytes);
-    int32_t end = alibi_tokenizer_end(t);
 
-    if (valid < bytes)
-        return fail(ALIBI_BAD_INPUT, "the %s is not UTF-8 text at byte %zu", what, valid);
+    return valid == bytes
+               ? ALIBI_OK
+               : fail(ALIBI_BAD_INPUT, "the %s is not UTF-8 text at byte %zu", what, valid);
+}
+
+/* A text that names the begin token itself has it once. */
+alibi_status encode_prompt(struct ids *ids, const alibi_tokenizer *t, const char *text,
+                           size_t bytes, const char *what)
+{
+    int32_t begin = alibi_tokenizer_begin(t), end = alibi_tokenizer_end(t);
+
+    TRY_RETURN(check_text(text, bytes, what));
     if (bytes > 0)
         TRY_RETURN(tokenizer_encode(t, text, bytes, ids));
+    if (begin >= 0 && (ids->count == 0 || ids->at[0] != begin)) {
+        TRY_RETURN(ids_append(ids, &begin, 1));
+        memmove(ids->at + 1, ids->at, (size_t)(ids->count - 1) * sizeof *ids->at);
+        ids->at[0] = begin;
+    }
     if (ids->count > 0)
         return ALIBI_OK;
     if (end < 0)
@@ -180,7 +194,8 @@ static alibi_status begin(struct generation *g, const struct alibi_prompt *promp
         c->sampling = g->how->sampling;
         c->sampling.seed += (uint64_t)i;
         c->pieces = (struct pieces){ .emit = emit_piece, .user = c };
-        TRY_RETURN(encode_after_end(&c->prompt, t, p->text, p->bytes, "prompt"));
+        TRY_RETURN(encode_prompt(&c->prompt, t, p->text, p->bytes, "prompt"));
+        c->drops_blank = p->bytes == 0 && tokenizer_drops_blank(t);
         if (p->bytes > 0)
             hold_blank(c, t, p->text[p->bytes - 1]);
         TRY_RETURN(check_length(g, c->prompt.count));
@@ -199,7 +214,13 @@ static alibi_status choose(struct generation *g, struct continuation *c, int64_t
 
     TRY_RETURN(alibi_session_sample(g->session, c->index, &c->sampling, (uint64_t)index, token));
     text = tokenizer_bytes(t, *token, &bytes);
-    TRY_RETURN(pieces_add(&c->pieces, text, bytes));
+    if (c->drops_blank && bytes > 0) {
+        size_t blank = text[0] == ' ';
+        c->drops_blank = false;
+        TRY_RETURN(pieces_add(&c->pieces, text + blank, bytes - blank));
+    } else {
+        TRY_RETURN(pieces_add(&c->pieces, text, bytes));
+    }
     c->ended = c->pieces.stopped || (*token == alibi_tokenizer_end(t) && bytes == 0);
     return ALIBI_OK;
 }
@@ -315,9 +336,12 @@ alibi_status alibi_score(struct alibi_scores **out, const alibi_model *model, co
 
     if (bytes == 0)
         return fail(ALIBI_BAD_INPUT, "there is no text to score");
-    TRY(encode_after_end(&ids, t, text, bytes, "text"));
-    if (prompt_bytes > 0 || alibi_tokenizer_end(t) >= 0)
-        TRY(encode_after_end(&before, t, prompt, prompt_bytes, "prompt"));
+    TRY(check_text(text, bytes, "text"));
+    TRY((prompt_bytes > 0 ? tokenizer_encode_more : tokenizer_encode)(t, text, bytes, &ids));
+    if (ids.count == 0)
+        TRY(fail(ALIBI_BAD_INPUT, "the text has no tokens: there is nothing to score"));
+    if (prompt_bytes > 0 || tokenizer_start(t) >= 0)
+        TRY(encode_prompt(&before, t, prompt, prompt_bytes, "prompt"));
     TRY(model_check_length(model->model, before.count + ids.count));
     TRY(alibi_session_new(&session, model, NULL, call));
     TRY(NEW_ZERO_ARRAY(&r, 1, "scores"));

@@ -55,19 +55,30 @@ static int64_t text_tokens(struct span span, const struct alibi_eval *e)
     return e->tokens > 0 && e->tokens < span.count ? e->tokens : span.count;
 }
 
+/* Whether the tokens from `first` on start with the begin token. */
+static bool has_begin(struct span span, int64_t first)
+{
+    int32_t begin = alibi_tokenizer_begin(corpus_tokenizer(span.corpus)), id = -1;
+
+    if (begin >= 0 && first < span.count)
+        span_read(span, first, 1, &id);
+    return begin >= 0 && id == begin;
+}
+
 alibi_status protocol_check_text(struct span span, const struct alibi_eval *e)
 {
-    bool begins = alibi_tokenizer_end(corpus_tokenizer(span.corpus)) >= 0;
+    bool starts = tokenizer_start(corpus_tokenizer(span.corpus)) >= 0;
     int64_t tokens = text_tokens(span, e), least = 1;
 
-    if (e->protocol == ALIBI_ROLLING && !begins)
+    if (e->protocol == ALIBI_ROLLING && !starts)
         return fail(ALIBI_BAD_INPUT,
-                    "protocol rolling puts the end-of-document token before a document, and the "
-                    "tokenizer has none; use another protocol");
+                    "protocol rolling puts a begin or end-of-document token before a document, and "
+                    "the tokenizer has none; use another protocol");
     if (e->protocol == ALIBI_STRIDE)
         least = e->length;
     if (e->protocol == ALIBI_LLAMA_CPP) /* two chunks, as the program itself wants */
-        least = e->length > INT64_MAX / 2 ? INT64_MAX : 2 * e->length - begins;
+        least =
+            e->length > INT64_MAX / 2 ? INT64_MAX : 2 * e->length - (starts && !has_begin(span, 0));
     if (tokens < least)
         return fail(ALIBI_BAD_INPUT,
                     "'%s': protocol %s at length %lld takes %lld tokens, there are %lld",
@@ -104,11 +115,12 @@ static alibi_status add_strides(struct windows *w, int64_t N)
     return ALIBI_OK;
 }
 
-/* The text begins with the end token, which has the part of BOS, and so does every chunk of L
- * tokens, in the place of what is there. The rest of the text, less than a chunk, is not read. */
-static alibi_status add_chunks(struct windows *w, int64_t N, bool begins)
+/* The text begins with the begin token, or the end token in its place, and so does every chunk of L
+ * tokens, in the place of what is there. A text that has it starts at `from` 0, another at -1. The
+ * rest of the text, less than a chunk, is not read. */
+static alibi_status add_chunks(struct windows *w, int64_t from, int64_t N, bool begins)
 {
-    for (int64_t a = -(int64_t)begins; a + w->length <= N; a += w->length)
+    for (int64_t a = from; a + w->length <= N; a += w->length)
         TRY_RETURN(add(w, (struct window){ .start = a,
                                            .inputs = w->length - 1,
                                            .first = w->length / 2,
@@ -129,6 +141,13 @@ static int64_t empty_words(struct span s, int64_t first, int64_t count)
     span_read(s, first + count - 1, 1, &ids[1]);
     for (int i = 0; i < 2; i++)
         text[i] = tokenizer_bytes(t, ids[i], &bytes[i]);
+    if (tokenizer_drops_blank(t) && bytes[0] > 0) { /* a blank that is not in the text */
+        bool alone = bytes[0] == 1 && count > 1;
+        if (alone)
+            span_read(s, first + 1, 1, &ids[0]);
+        text[0] = alone ? tokenizer_bytes(t, ids[0], &bytes[0]) : text[0] + 1;
+        bytes[0] -= !alone;
+    }
     return (bytes[0] > 0 && is_white_space(text[0][0])) +
            (bytes[1] > 0 && is_white_space(text[1][bytes[1] - 1]));
 }
@@ -138,16 +157,19 @@ struct rolling {
     struct span span;
 };
 
-/* The first window has the end token and the first L - 1 tokens; each of the others scores the next
- * L targets, or the last window what is left, with as many tokens of context as it has room for. */
+/* The first window has the begin token, or the end token of the document before, and the first
+ * L - 1 tokens; each of the others scores the next L targets, or the last window what is left, with
+ * as many tokens of context as it has room for. */
 static alibi_status add_document(void *user, int64_t first, int64_t count, bool ended)
 {
     const struct rolling *r = user;
     struct windows *w = r->windows;
-    int64_t n = count - ended, L = w->length;
+    bool begun = has_begin(r->span, first);
+    int64_t n = count - ended - begun, L = w->length;
 
-    if (n == 0)
+    if (n <= 0)
         return ALIBI_OK;
+    first += begun;
     w->extra_words += empty_words(r->span, first, n);
     TRY_RETURN(
         add(w, (struct window){ .start = first - 1, .inputs = n < L ? n : L, .begins = true }));
@@ -172,7 +194,7 @@ static int longest_first(const void *left, const void *right)
 
 alibi_status protocol_windows(struct windows *w, struct span span, const struct alibi_eval *e)
 {
-    int32_t end = alibi_tokenizer_end(corpus_tokenizer(span.corpus));
+    bool starts = tokenizer_start(corpus_tokenizer(span.corpus)) >= 0;
     int64_t N = text_tokens(span, e);
     struct rolling rolling = { w, { span.corpus, span.first, N } };
 
@@ -182,7 +204,7 @@ alibi_status protocol_windows(struct windows *w, struct span span, const struct 
     if (e->protocol == ALIBI_STRIDE)
         return add_strides(w, N);
     if (e->protocol == ALIBI_LLAMA_CPP)
-        return add_chunks(w, N, end >= 0);
+        return add_chunks(w, starts && !has_begin(span, 0) ? -1 : 0, N, starts);
     TRY_RETURN(span_documents(rolling.span, add_document, &rolling));
     qsort(w->list, (size_t)w->count, sizeof *w->list, longest_first);
     return ALIBI_OK;

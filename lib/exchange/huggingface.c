@@ -155,7 +155,7 @@ static void write_ends(const struct outgoing *o, struct json_writer *w)
     int32_t end = o->tokenizer ? alibi_tokenizer_end(o->tokenizer) : -1;
 
     if (end >= 0) {
-        json_write_int(w, "bos_token_id", end);
+        json_write_int(w, "bos_token_id", tokenizer_start(o->tokenizer));
         json_write_int(w, "eos_token_id", end);
     } else {
         json_write_null(w, "bos_token_id");

@@ -56,7 +56,9 @@ static const struct pre *pre_named(struct slice name)
 /* NULL: llama.cpp has no name for how this tokenizer cuts text. */
 static const struct pre *pre_of(const struct bpe_file *f)
 {
-    for (int i = 0; i < PRES && f->split_count == 1 && !f->splits[0].plain; i++) {
+    bool known = f->split_count == 1 && !f->splits[0].plain && f->prefix == PREFIX_NONE;
+
+    for (int i = 0; i < PRES && known; i++) {
         const char *pattern = pres[i].pattern ? pres[i].pattern : bpe_gpt2_pattern;
         if (strcmp(f->splits[0].pattern, pattern) == 0 && pres[i].nfc == f->nfc &&
             pres[i].ignore_merges == f->ignore_merges)
@@ -349,7 +351,10 @@ alibi_status llamacpp_put_tokenizer(struct gguf_writer *w, const alibi_tokenizer
     TRY(tokenizer_format(t, &json));
     if (bpe)
         TRY(bpe_file_parse(&file, json.data, json.length, "tokenizer.json"));
-    if (bpe)
+    if (bpe && file->characters)
+        call_warn(call, "llama.cpp has no tokenizer that merges characters by rank; the file has "
+                        "only ids for it");
+    if (bpe && !file->characters)
         TRY(put_bpe(w, file, vocab, call));
     else if (bytes)
         TRY(put_bytes(w, t, vocab));
@@ -357,10 +362,10 @@ alibi_status llamacpp_put_tokenizer(struct gguf_writer *w, const alibi_tokenizer
         gguf_put_text(w, key_model, "no_vocab");
     gguf_put_slice(w, bpe ? key_json : key_ours, slice_of(&json));
     if (alibi_tokenizer_end(t) >= 0 && (bpe || bytes)) {
-        gguf_put_u32(w, "tokenizer.ggml.bos_token_id", (uint32_t)alibi_tokenizer_end(t));
+        gguf_put_u32(w, "tokenizer.ggml.bos_token_id", (uint32_t)tokenizer_start(t));
         gguf_put_u32(w, key_end, (uint32_t)alibi_tokenizer_end(t));
     }
-    gguf_put_bool(w, "tokenizer.ggml.add_bos_token", false);
+    gguf_put_bool(w, "tokenizer.ggml.add_bos_token", alibi_tokenizer_begin(t) >= 0);
 out:
     bpe_file_free(file);
     text_free(&json);

@@ -1,8 +1,11 @@
 /* bpe_build.c - vocabulary and merges, from names to bytes
  *
- * A name consists of letters of bytes, or it is literal text, as special tokens are, which may have
- * blanks. Text is always encoded as letters, so no merge can make a literal
- * token; a file with such a merge is refused. */
+ * A byte-level name consists of letters of bytes, or it is literal text, as special tokens are,
+ * which may have blanks. Text is always encoded as letters, so no merge can make a literal token; a
+ * file with such a merge is refused.
+ *
+ * The name of a token that is merged from characters is its text with U+2581 for blanks, or the
+ * "<0xXX>" of a byte. Text never has a blank there, so only an added token may have one. */
 #include "formats/bpe_build.h"
 
 #include <stdlib.h>
@@ -226,6 +229,11 @@ size_t byte_letter_put(char out[2], unsigned char byte)
     return 2;
 }
 
+size_t byte_name_put(char out[8], unsigned char byte)
+{
+    return (size_t)snprintf(out, 8, "<0x%02X>", byte);
+}
+
 /* The first character of valid UTF-8, and its bytes. One beyond U+07FF is not the letter of any
  * byte, so its code point does not matter. */
 static uint32_t letter_at(const char *at, size_t *bytes)
@@ -338,9 +346,12 @@ alibi_status bpe_build_merge(struct bpe_build *b, const struct scan *place, stru
     if (m->result < 0)
         return scan_fail(place, "the merge makes '%.*s%.*s', which is not in the vocabulary,",
                          print_bytes(left), left.at, print_bytes(right), right.at);
-    if (!name_is_letters(left) || !name_is_letters(right))
-        return scan_fail(place, "the merge of '%.*s' and '%.*s' has letters of no byte",
-                         print_bytes(left), left.at, print_bytes(right), right.at);
+    if (b->file->characters
+            ? memchr(left.at, ' ', left.bytes) != NULL || memchr(right.at, ' ', right.bytes) != NULL
+            : !name_is_letters(left) || !name_is_letters(right))
+        return scan_fail(place, "the merge of '%.*s' and '%.*s' has %s", print_bytes(left), left.at,
+                         print_bytes(right), right.at,
+                         b->file->characters ? "a blank" : "letters of no byte");
     b->file->merge_count++;
     return ALIBI_OK;
 }
@@ -396,9 +407,12 @@ out:
 static alibi_status find_bytes(struct bpe_build *b)
 {
     for (int byte = 0; byte < 256; byte++) {
-        char letter[2];
-        struct slice name = { letter, byte_letter_put(letter, (unsigned char)byte) };
-        int32_t id = token_names_find(&b->names, name, (struct slice){ 0 });
+        char letter[8];
+        struct slice name = { letter, 0 };
+        int32_t id;
+        name.bytes = b->file->characters ? byte_name_put(letter, (unsigned char)byte)
+                                         : byte_letter_put(letter, (unsigned char)byte);
+        id = token_names_find(&b->names, name, (struct slice){ 0 });
         if (id < 0)
             return fail(ALIBI_BAD_INPUT,
                         "cannot read '%s': no token is the byte %d, written '%.*s'", b->scan.path,
@@ -460,12 +474,63 @@ static alibi_status check_names(const struct bpe_build *b)
     return ALIBI_OK;
 }
 
+/* U+2581 becomes a blank, in the same place. */
+static struct slice text_of_characters(struct slice name, char *storage)
+{
+    char *text = storage + (name.at - storage);
+    size_t count = 0;
+
+    for (size_t i = 0; i < name.bytes; count++) {
+        bool blank = slice_begins((struct slice){ name.at + i, name.bytes - i }, BPE_BLANK);
+        text[count] = blank ? ' ' : name.at[i];
+        i += blank ? strlen(BPE_BLANK) : 1;
+    }
+    return (struct slice){ text, count };
+}
+
+/* The blank must be a token: it has no bytes to fall back to, since those are of U+2581. Added
+ * tokens keep their literal text. */
+static alibi_status end_characters(struct bpe_build *b)
+{
+    static const struct slice blank = { BPE_BLANK, sizeof BPE_BLANK - 1 };
+    struct bpe_file *f = b->file;
+    int next = 0; /* of the added tokens, which are sorted by id */
+
+    if (token_names_find(&b->names, blank, (struct slice){ 0 }) < 0)
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': no token is the blank, written '%s'",
+                    b->scan.path, BPE_BLANK);
+    for (int64_t id = 0; id < b->names.count; id++) {
+        bool added = next < f->added_count && f->added[next].id == id;
+        next += added;
+        for (int byte = 0; byte < 256 && added; byte++)
+            if (f->byte_ids[byte] == id)
+                return fail(ALIBI_BAD_INPUT, "cannot read '%s': the added token '%.80s' is a byte",
+                            b->scan.path, f->tokens[id].at);
+        if (added)
+            continue;
+        if (memchr(f->tokens[id].at, ' ', f->tokens[id].bytes) != NULL)
+            return fail(ALIBI_BAD_INPUT,
+                        "cannot read '%s': the token '%.80s' has a blank, which text never has",
+                        b->scan.path, f->tokens[id].at);
+        f->tokens[id] = text_of_characters(f->tokens[id], b->scan.strings);
+    }
+    for (int byte = 0; byte < 256; byte++) {
+        struct slice *token = &f->tokens[f->byte_ids[byte]];
+        b->scan.strings[token->at - b->scan.strings] = (char)byte;
+        token->bytes = 1;
+    }
+    return ALIBI_OK;
+}
+
 alibi_status bpe_build_end(struct bpe_build *b, struct bpe_file **out)
 {
     TRY_RETURN(find_bytes(b));
-    TRY_RETURN(check_names(b));
+    if (b->file->characters)
+        TRY_RETURN(end_characters(b));
+    else
+        TRY_RETURN(check_names(b));
     TRY_RETURN(drop_repeated(b->file));
-    for (int64_t id = 0; id < b->names.count; id++)
+    for (int64_t id = 0; id < b->names.count && !b->file->characters; id++)
         if (name_is_letters(b->file->tokens[id]))
             b->file->tokens[id] = bytes_of_letters(b->file->tokens[id], b->scan.strings);
     b->file->storage = b->scan.strings;

@@ -37,8 +37,16 @@ struct bpe_build {
     struct scan scan;         /* of the file with the vocabulary; its strings become the storage */
     struct bpe_file *file;    /* tokens are names until the end */
     struct token_names names; /* of the vocabulary */
-    bool byte_level;          /* the pre-tokenizer ByteLevel was read */
+
+    /* what the steps have so far (tokenizer_steps.c) */
+    bool byte_level, metaspace, replaces; /* two pre-tokenizers, the normalizer Replace */
+    bool text_in_template;
+    const char *template_begin, *template_end; /* tokens before and after a text; NULL: none */
+    size_t template_at;                        /* its list of tokens; 0: no template */
 };
+
+/* The blank of files that merge characters: U+2581. */
+#define BPE_BLANK "\xE2\x96\x81"
 
 /* Whether the text is small enough, and UTF-8. */
 alibi_status bpe_check_text(struct slice text, const char *path);
@@ -66,13 +74,26 @@ static inline bool slice_begins(struct slice s, const char *with)
 /* Writes the letter of a byte as UTF-8; returns its bytes, 1 or 2 */
 size_t byte_letter_put(char out[2], unsigned char byte);
 
+/* The same for "<0xXX>", which ends with a 0. */
+size_t byte_name_put(char out[8], unsigned char byte);
+
 /* Whether every character of the name is the letter of a byte, and whether all are ASCII: then each
  * letter is its byte. */
 bool name_is_letters(struct slice name);
 bool name_is_ascii(struct slice name);
 
+/* Reads the steps at these places, 0: absent, before the model: they say which kind it is
+ * (tokenizer_steps.c). */
+alibi_status bpe_build_steps(struct bpe_build *b, size_t normalizer, size_t pre_tokenizer,
+                             size_t post_processor, size_t decoder);
 /* The added tokens of a tokenizer.json, at the place of the scan, after the vocabulary
  * (tokenizer_added.c). */
 alibi_status bpe_build_added(struct bpe_build *b);
+/* Finds the tokens of the template among them. */
+alibi_status bpe_build_template(struct bpe_build *b);
+
+/* A flag that may be missing, or null: then it keeps its value. */
+alibi_status bpe_read_flag(struct bpe_build *b, const struct scan_member *m, bool *flag);
+alibi_status bpe_expect_text(struct bpe_build *b, const struct scan_member *m, const char *text);
 
 #endif

@@ -53,12 +53,13 @@ alibi_status weight_index_parse(struct weight_index **out, const char *bytes, si
                                 const char *path);
 void weight_index_free(struct weight_index *x);
 
-/* ---- tokenizers (tokenizer_json.c, vocab_merges.c read, with bpe_build.c in common;
- * tokenizer_write.c writes)
+/* ---- tokenizers (tokenizer_json.c, tokenizer_steps.c, tokenizer_added.c and vocab_merges.c read,
+ * with bpe_build.c in common; tokenizer_write.c writes)
  *
- * Byte-level BPE as Hugging Face's tokenizer.json has it, or GPT-2's vocab.json and merges.txt. In
- * those files every byte is written as a printable letter (bpe_build.c), so that every token is
- * text without blanks. */
+ * BPE as Hugging Face's tokenizer.json has it, or GPT-2's vocab.json and merges.txt. A byte-level
+ * one merges bytes, and its file writes every byte as a printable letter (bpe_build.c), so that
+ * every token is text without blanks. The other kind, Llama 2's, merges characters: its file writes
+ * a blank as U+2581, and a character without a token is the tokens "<0xXX>" of its bytes. */
 
 struct slice {
     const char *at;
@@ -76,8 +77,18 @@ struct bpe_added {
     int32_t id;
     bool special;
     bool lstrip, rstrip; /* it takes the white space before it, after it */
+    bool prefixed;       /* matched in the prefixed text, where it has a blank before it */
     bool in_vocab;       /* the file lists it in the vocabulary too */
     bool ends_document;  /* our own member "end_of_document": chosen in place of the usual one */
+    bool begins, ends;   /* the template of the post-processor puts it before, after a text */
+};
+
+/* Where a blank is put before text. */
+enum bpe_prefix {
+    PREFIX_NONE,
+    PREFIX_FIRST,  /* before a document, */
+    PREFIX_EACH,   /* and after every added token, unless a blank is there, */
+    PREFIX_ALWAYS, /* and even if one is there */
 };
 
 /* Cuts text into pieces: its matches, and the text between two matches. */
@@ -99,7 +110,10 @@ struct bpe_file {
     int added_count;
     struct bpe_split splits[BPE_SPLITS_MAX]; /* each cuts the pieces of the one before */
     int split_count;
-    bool nfc;           /* text is normalized first, to form C, between added tokens */
+    bool nfc;        /* text is normalized first, to form C, between added tokens */
+    bool characters; /* merged from characters, not from bytes; U+2581 in text is a blank */
+    bool cut_blanks; /* characters: every blank starts a piece; else pieces do not matter */
+    enum bpe_prefix prefix;
     bool ignore_merges; /* a piece that is a token is that token, whatever the merges say */
 };
 

@@ -42,7 +42,8 @@ static alibi_status check_id(struct list *l, struct bpe_added *a, int64_t id)
                          a->text.at, (long long)id,
                          known >= 0 ? "its id in the vocabulary" : "the next free one",
                          (long long)due);
-    if (known >= 0 && name_is_letters(a->text) && !name_is_ascii(a->text))
+    if (known >= 0 && !l->build->file->characters && name_is_letters(a->text) &&
+        !name_is_ascii(a->text))
         return scan_fail(&l->build->scan,
                          "the added token '%.80s' has other bytes in the vocabulary", a->text.at);
     a->id = (int32_t)id;
@@ -62,6 +63,29 @@ static bool is_stable(struct slice text)
         if ((unsigned char)text.at[i] >= 0x80 || strchr("K;`", text.at[i]) != NULL)
             return false;
     return strchr("<=>", last) == NULL && !((last | 0x20) >= 'a' && (last | 0x20) <= 'z');
+}
+
+/* Whether the text has a blank, in either spelling. */
+static bool has_blank(struct slice text)
+{
+    for (size_t i = 0; i < text.bytes; i++)
+        if (text.at[i] == ' ' ||
+            slice_begins((struct slice){ text.at + i, text.bytes - i }, BPE_BLANK))
+            return true;
+    return false;
+}
+
+/* A normalized token after Prepend: the library prefixes the token too, and finds it only after a
+ * blank. */
+static alibi_status check_prefixed(struct list *l, struct bpe_added *a)
+{
+    a->prefixed = true;
+    if (has_blank(a->text) || a->lstrip || a->rstrip)
+        return scan_fail(&l->build->scan,
+                         "the added token '%.80s' is 'normalized' by Prepend and has or takes "
+                         "blanks, which is not supported,",
+                         a->text.at);
+    return ALIBI_OK;
 }
 
 static alibi_status read_token(struct list *l, int index)
@@ -93,7 +117,8 @@ static alibi_status read_token(struct list *l, int index)
         return scan_fail(s, "the added token '%.80s' is 'normalized', and NFC may change it,",
                          a->text.at);
     TRY_RETURN(read_flag(s, &m[SPECIAL], &a->special));
-    a->ends_document = false;
+    if (l->normalized[index] && l->build->file->prefix == PREFIX_ALWAYS)
+        TRY_RETURN(check_prefixed(l, a));
     if (m[END].at != 0)
         TRY_RETURN(read_flag(s, &m[END], &a->ends_document));
     s->at = m[ID].at;
@@ -162,8 +187,15 @@ static int compare_ids(const void *a, const void *b)
     return s->id < t->id ? -1 : s->id > t->id;
 }
 
+static bool ends_in_blank(struct slice text)
+{
+    size_t blank = strlen(BPE_BLANK);
+
+    return text.bytes >= blank && memcmp(text.at + text.bytes - blank, BPE_BLANK, blank) == 0;
+}
+
 /* White space that one token takes cannot be another token: the library's result depends on which
- * of them it looks for first. */
+ * of them it looks for first. The blank before a token that has one belongs to no other token. */
 static alibi_status check_strips(const struct list *l)
 {
     const struct bpe_file *f = l->build->file;
@@ -171,10 +203,11 @@ static alibi_status check_strips(const struct list *l)
 
     for (int i = 0; i < f->added_count; i++) {
         const struct bpe_added *a = &f->added[i];
-        if (a->lstrip || a->rstrip)
+        if (a->lstrip || a->rstrip || a->prefixed)
             strips = a;
         if (white_space_before(a->text.at, 0, a->text.bytes) < a->text.bytes ||
-            white_space_after(a->text.at, 0, a->text.bytes) > 0)
+            white_space_after(a->text.at, 0, a->text.bytes) > 0 ||
+            (f->characters && (slice_begins(a->text, BPE_BLANK) || ends_in_blank(a->text))))
             blank = a;
     }
     if (strips != NULL && blank != NULL)
@@ -218,7 +251,7 @@ alibi_status bpe_build_added(struct bpe_build *b)
     int64_t count = 0;
 
     TRY(scan_skip(&b->scan, &count));
-    TRY(NEW_ARRAY(&f->added, count, "added tokens"));
+    TRY(NEW_ZERO_ARRAY(&f->added, count, "added tokens"));
     TRY(NEW_ARRAY(&list.normalized, count, "added tokens"));
     b->scan.at = start;
     TRY(scan_expect(&b->scan, '['));

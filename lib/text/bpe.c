@@ -1,10 +1,12 @@
-/* bpe.c - tokenizers of byte-level BPE, as Hugging Face's library has them
+/* bpe.c - tokenizers of BPE, as Hugging Face's library has them
  *
- *   text -> segments between added tokens -> normalized text (normal.c), if the file asks for it
- *        -> pieces (cutter.c) -> bytes -> merges (merge.c) -> ids
+ *   text -> segments between added tokens -> normalized text (normal.c), if the file asks for it,
+ *        with a blank before it -> pieces (cutter.c) -> bytes or characters -> merges (merge.c)
+ *        -> ids
  *
  * The ids of a piece depend on nothing outside it, so a text can be encoded in parts that end where
- * pieces end. */
+ * pieces end. A segment that starts with a blank that the text does not have is the exception: no
+ * part ends where it starts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,12 +23,16 @@
 /* Every place of a text may cost this many comparisons. Known tokens are shorter. */
 enum { ADDED_BYTES_MAX = 256 };
 
+static const char BLANK[] = "\xE2\x96\x81"; /* in files and texts of characters */
+
 struct added_tokens {
     struct bpe_added *sorted; /* by their bytes; the texts are borrowed */
     int count;
     bool first[256]; /* whether one starts with this byte */
     int only;        /* the byte that all start with; -1: they differ, or there are none */
     bool lstrip;     /* of any token */
+    bool prefixed;   /* the same */
+    char *spelled;   /* texts of prefixed tokens, with their blank */
 };
 
 struct added_match {
@@ -44,27 +50,51 @@ static int compare_added(const void *a, const void *b)
     return order != 0 ? order : (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
+/* Puts the blank before the text. */
+static void spell(struct slice *text, char *storage, size_t *used, const char *blank)
+{
+    char *at = storage + *used;
+
+    memcpy(at, blank, strlen(blank));
+    memcpy(at + strlen(blank), text->at, text->bytes);
+    *text = (struct slice){ at, strlen(blank) + text->bytes };
+    *used += text->bytes;
+}
+
 static alibi_status added_init(struct added_tokens *a, const struct bpe_added *tokens, int count,
                                const char *path)
 {
     int different = 0;
 
+    size_t bytes = 0;
+
     a->only = -1;
-    TRY_RETURN(NEW_ARRAY(&a->sorted, count, "the added tokens of a tokenizer"));
+    for (int i = 0; i < count; i++)
+        bytes += tokens[i].prefixed ? 2 * (tokens[i].text.bytes + sizeof BLANK) : 0;
+    TRY_RETURN(NEW_ARRAY(&a->sorted, 2 * (int64_t)count, "the added tokens of a tokenizer"));
+    TRY_RETURN(mem_new((void **)&a->spelled, bytes, "the added tokens of a tokenizer"));
+    bytes = 0;
     for (int i = 0; i < count; i++) {
-        unsigned char byte;
         if (tokens[i].text.bytes > ADDED_BYTES_MAX)
             return fail(ALIBI_BAD_INPUT,
                         "'%s': the added token '%.40s...' has %zu bytes, more than %d", path,
                         tokens[i].text.at, tokens[i].text.bytes, ADDED_BYTES_MAX);
         if (tokens[i].text.bytes == 0)
             continue;
-        byte = (unsigned char)tokens[i].text.at[0];
-        different += !a->first[byte];
         a->lstrip = a->lstrip || tokens[i].lstrip;
+        a->prefixed = a->prefixed || tokens[i].prefixed;
+        a->sorted[a->count++] = tokens[i];
+        if (tokens[i].prefixed) {
+            a->sorted[a->count] = tokens[i];
+            spell(&a->sorted[a->count - 1].text, a->spelled, &bytes, " ");
+            spell(&a->sorted[a->count++].text, a->spelled, &bytes, BLANK);
+        }
+    }
+    for (int i = 0; i < a->count; i++) {
+        unsigned char byte = (unsigned char)a->sorted[i].text.at[0];
+        different += !a->first[byte];
         a->first[byte] = true;
         a->only = different == 1 ? byte : -1;
-        a->sorted[a->count++] = tokens[i];
     }
     qsort(a->sorted, (size_t)a->count, sizeof *a->sorted, compare_added);
     return ALIBI_OK;
@@ -73,6 +103,7 @@ static alibi_status added_init(struct added_tokens *a, const struct bpe_added *t
 static void added_fini(struct added_tokens *a)
 {
     mem_free(a->sorted);
+    mem_free(a->spelled);
     *a = (struct added_tokens){ 0 };
 }
 
@@ -134,6 +165,17 @@ static struct added_match added_find(const struct added_tokens *a, const char *t
             break;
     }
     return m;
+}
+
+/* The token whose blank is put before the text. */
+static struct added_match match_prefix(const struct added_tokens *a, const char *text, size_t bytes,
+                                       bool last)
+{
+    char front[1 + ADDED_BYTES_MAX] = " ";
+    size_t known = bytes < ADDED_BYTES_MAX ? bytes : ADDED_BYTES_MAX;
+
+    memcpy(front + 1, text, known);
+    return match_here(a, front, 1 + known, last || known < bytes);
 }
 
 /* ---- the cache: ids of earlier pieces
@@ -226,8 +268,10 @@ struct bpe_tokenizer {
     struct alibi_tokenizer base;
     struct bpe_file *file;
     struct pattern *pattern;
+    struct alphabet alphabet;
     struct merge_table merges;
     struct added_tokens added;
+    enum normal_form form;
     struct hash whole; /* ignore_merges: tokens by their bytes; else empty */
 };
 
@@ -271,8 +315,8 @@ static struct bpe_added *find_added(const struct bpe_file *f, const char *name)
     return NULL;
 }
 
-/* The token that the file marks; else the first of the names that published tokenizers use; else
- * the only special token; else none. */
+/* The token that the file marks; else the one after the text of its template; else the first of the
+ * names that published tokenizers use; else the only special token; else none. */
 static int32_t find_end(const struct bpe_file *f)
 {
     static const char *const names[] = {
@@ -290,6 +334,9 @@ static int32_t find_end(const struct bpe_file *f)
 
     for (int i = 0; i < f->added_count; i++)
         if (f->added[i].ends_document)
+            return f->added[i].id;
+    for (int i = 0; i < f->added_count; i++)
+        if (f->added[i].ends)
             return f->added[i].id;
     for (size_t i = 0; i < sizeof names / sizeof *names && found == NULL; i++)
         found = find_added(f, names[i]);
@@ -364,11 +411,38 @@ static void free_bpe(alibi_tokenizer *base)
     if (t == NULL)
         return;
     pattern_free(t->pattern);
+    alphabet_fini(&t->alphabet);
     merge_table_fini(&t->merges);
     added_fini(&t->added);
     hash_fini(&t->whole);
     bpe_file_free(t->file);
     mem_free(t);
+}
+
+/* A token with a blank after something else. */
+static bool joins_words(struct slice token)
+{
+    for (size_t i = 1; i < token.bytes; i++)
+        if (token.at[i] == ' ' && token.at[i - 1] != ' ')
+            return true;
+    return false;
+}
+
+/* Text of characters is cut before blanks if the file says so. Otherwise it is merged as a whole,
+ * and may be cut wherever no merge can join the two sides: before blanks that follow something
+ * else, unless a merge makes a token with such a place. */
+static alibi_status compile_cuts(struct bpe_tokenizer *t, const char *path)
+{
+    const struct bpe_file *f = t->file;
+    char each[] = " [^ ]*|[^ ]+", runs[] = " *[^ ]+| +";
+    struct bpe_split split = { .pattern = f->cut_blanks ? each : runs };
+    bool joins = false;
+
+    if (!f->characters)
+        return pattern_new(&t->pattern, f->splits, f->split_count, path);
+    for (int64_t i = 0; i < f->merge_count && !f->cut_blanks; i++)
+        joins = joins || joins_words(f->tokens[f->merges[i].result]);
+    return pattern_new(&t->pattern, &split, joins ? 0 : 1, path);
 }
 
 alibi_status tokenizer_new_bpe(alibi_tokenizer **out, struct bpe_file *file, const char *path)
@@ -383,7 +457,13 @@ alibi_status tokenizer_new_bpe(alibi_tokenizer **out, struct bpe_file *file, con
     t->base.kind = &tokenizer_kind_bpe;
     t->base.vocab = f->vocab;
     t->base.end = find_end(f);
-    TRY(pattern_new(&t->pattern, f->splits, f->split_count, path));
+    t->base.begin = -1;
+    for (int i = 0; i < f->added_count; i++)
+        t->base.begin = f->added[i].begins ? f->added[i].id : t->base.begin;
+    t->base.drops_blank = f->characters && f->prefix != PREFIX_NONE;
+    t->form = f->nfc ? NORMAL_C : f->characters ? NORMAL_BLANKS : NORMAL_AS_IS;
+    TRY(compile_cuts(t, path));
+    TRY(alphabet_init(&t->alphabet, f));
     TRY(merge_table_init(&t->merges, f->merges, f->merge_count));
     TRY(added_init(&t->added, f->added, f->added_count, path));
     if (f->ignore_merges)
@@ -410,18 +490,18 @@ static const char *text_of(const alibi_tokenizer *base, int32_t id, size_t *byte
     return token->at;
 }
 
-/* The end separates documents and has no bytes. */
+/* Begin and end separate documents and have no bytes. */
 static const char *bytes_of(const alibi_tokenizer *base, int32_t id, size_t *bytes)
 {
     const char *text = text_of(base, id, bytes);
 
-    *bytes = id == base->end ? 0 : *bytes;
+    *bytes = id == base->end || id == base->begin ? 0 : *bytes;
     return text;
 }
 
 /* ---- encoding */
 
-enum { LOOK = 4096, LOOK_GROWTH = 8 };
+enum { LOOK = 4096, LOOK_GROWTH = 8, PREFIX_SIGHT = 256 };
 
 struct bpe_state {
     const struct bpe_tokenizer *tokenizer;
@@ -430,6 +510,7 @@ struct bpe_state {
     struct merge_room room;
     struct ids *ids;       /* of this run */
     const char *known_end; /* of the text that may be read */
+    bool due;              /* a segment starts here, perhaps with a blank put before it */
 
     struct normal normal;
     size_t start;       /* of its clusters: the next one that a piece may end at */
@@ -472,7 +553,7 @@ static alibi_status encode_new(struct bpe_state *b, const char *piece, size_t by
 
     if (whole != 0)
         return ids_append(b->ids, &(int32_t){ (int32_t)whole - 1 }, 1);
-    return merge_piece(&t->merges, t->file->byte_ids, &b->room, piece, bytes, b->ids);
+    return merge_piece(&t->merges, &t->alphabet, &b->room, piece, bytes, b->ids);
 }
 
 static alibi_status encode_piece(void *user, const char *piece, size_t bytes)
@@ -507,9 +588,9 @@ static alibi_status encode_piece(void *user, const char *piece, size_t bytes)
 
 /* ---- normalized text
  *
- * A segment that is not in form C is normalized into a copy, which is cut in its place. A cut of
- * the copy is a cut of the text only if a cluster starts there: ids after the last such cut are
- * dropped, and made again from more text. */
+ * A segment that is not normalized, or has a blank put before it, becomes a copy, which is cut in
+ * its place. A cut of the copy is a cut of the text only if a cluster starts there: ids after the
+ * last such cut are dropped, and made again from more text. */
 
 static alibi_status encode_normal_piece(void *user, const char *piece, size_t bytes)
 {
@@ -527,14 +608,15 @@ static alibi_status encode_normal_piece(void *user, const char *piece, size_t by
     return ALIBI_OK;
 }
 
-static alibi_status cut_copy(struct bpe_state *b, const struct stretch *s, size_t *reached)
+static alibi_status cut_copy(struct bpe_state *b, const struct stretch *s, bool prefix,
+                             size_t *reached)
 {
     struct normal *n = &b->normal;
     const char *known_end = b->known_end;
     struct stretch copy = { .last = s->last };
     size_t stop = 0, at = 0;
 
-    TRY_RETURN(normal_make(n, s->text + s->from, s->end - s->from));
+    TRY_RETURN(normal_make(n, b->tokenizer->form, prefix, s->text + s->from, s->end - s->from));
     while (n->starts[stop].from < s->stop - s->from)
         stop++;
     copy.text = n->text.data;
@@ -554,19 +636,75 @@ static alibi_status cut_copy(struct bpe_state *b, const struct stretch *s, size_
     return ALIBI_OK;
 }
 
-/* cutter_run() of the segment in form C. The last cluster waits for the text that follows. */
-static alibi_status cut_segment(struct bpe_state *b, const struct stretch *s, size_t *reached)
+/* The stretch without its last cluster, which waits for the text that follows. */
+static struct stretch whole_clusters(const struct bpe_state *b, const struct stretch *s)
 {
     struct stretch whole = *s;
 
-    if (!b->tokenizer->file->nfc)
-        return cutter_run(b->cutter, s, encode_piece, b, reached);
-    if (!s->last)
+    if (b->tokenizer->form == NORMAL_C && !s->last)
         whole.end = s->from + normal_whole(s->text + s->from, s->end - s->from);
     whole.stop = s->stop < whole.end ? s->stop : whole.end;
-    if (normal_already(s->text + s->from, whole.end - s->from))
+    return whole;
+}
+
+/* cutter_run() of the normalized segment. */
+static alibi_status cut_segment(struct bpe_state *b, const struct stretch *s, size_t *reached)
+{
+    enum normal_form form = b->tokenizer->form;
+    struct stretch whole;
+
+    if (form == NORMAL_AS_IS)
+        return cutter_run(b->cutter, s, encode_piece, b, reached);
+    whole = whole_clusters(b, s);
+    if (normal_already(form, s->text + s->from, whole.end - s->from))
         return cutter_run(b->cutter, &whole, encode_piece, b, reached);
-    return cut_copy(b, &whole, reached);
+    return cut_copy(b, &whole, false, reached);
+}
+
+/* The first pieces of a segment that a blank is put before, unless it starts with one. Few bytes of
+ * it are copied at first. */
+static alibi_status cut_prefixed(struct bpe_state *b, const struct stretch *s, size_t *reached)
+{
+    const struct bpe_file *f = b->tokenizer->file;
+    const char *text = s->text + s->from;
+    size_t bytes = s->end - s->from, blank = strlen(BLANK);
+
+    if (f->prefix != PREFIX_ALWAYS) {
+        bool like = f->characters && memcmp(text, BLANK, bytes < blank ? bytes : blank) == 0;
+        if (like && bytes < blank && !s->last)
+            return ALIBI_OK;
+        if (text[0] == ' ' || (like && bytes >= blank)) {
+            b->due = false;
+            return cut_segment(b, s, reached);
+        }
+    }
+    for (size_t sight = PREFIX_SIGHT;; sight = SIZE_MAX) {
+        struct stretch first = { s->text, s->from, s->from + 1, s->end, .last = s->last };
+        if (bytes > sight) {
+            first.end = s->from + sight;
+            first.last = false;
+        }
+        first = whole_clusters(b, &first);
+        if (first.end > s->from)
+            TRY_RETURN(cut_copy(b, &first, true, reached));
+        b->due = *reached == s->from;
+        if (!b->due || bytes <= sight)
+            return ALIBI_OK;
+    }
+}
+
+/* A blank is put before the text, and that is where a token starts. */
+static alibi_status encode_token_at_prefix(struct bpe_state *b, const struct stretch *s, size_t *at,
+                                           bool *found)
+{
+    struct added_match m = match_prefix(&b->tokenizer->added, s->text + *at, s->end - *at, s->last);
+
+    *found = m.found != ADDED_NONE;
+    if (m.found != ADDED_FOUND)
+        return ALIBI_OK;
+    b->due = false;
+    *at += m.token->text.bytes - 1;
+    return ids_append(b->ids, &m.token->id, 1);
 }
 
 /* Encodes from *at up to and including the next added token, without looking past `bound`. *at does
@@ -579,7 +717,13 @@ static alibi_status encode_some(struct bpe_state *b, const struct stretch *s, si
     size_t end = m.found == ADDED_NONE ? bound : m.at, after = 0;
     bool ends = m.found == ADDED_NONE && s->last && bound == s->end;
     struct stretch segment = { .text = s->text, .from = *at };
+    bool first = false;
 
+    if (b->due && added->prefixed &&
+        (m.found == ADDED_NONE || m.at > *at || (m.found == ADDED_FOUND && m.token->prefixed)))
+        TRY_RETURN(encode_token_at_prefix(b, s, at, &first));
+    if (first)
+        return ALIBI_OK;
     if (m.found == ADDED_FOUND) {
         after = m.at + m.token->text.bytes;
         after = m.token->rstrip ? white_space_after(s->text, after, s->end) : after;
@@ -592,10 +736,13 @@ static alibi_status encode_some(struct bpe_state *b, const struct stretch *s, si
     segment.end = end;
     segment.last = m.found == ADDED_FOUND || ends;
     if (segment.end > *at)
-        TRY_RETURN(cut_segment(b, &segment, at));
+        TRY_RETURN((b->due ? cut_prefixed : cut_segment)(b, &segment, at));
     if (m.found == ADDED_FOUND && *at == end && *at < s->stop) {
+        if (b->due && m.token->prefixed) /* with a blank of its own: the other one is a segment */
+            TRY_RETURN(encode_new(b, " ", 1));
         TRY_RETURN(ids_append(b->ids, &m.token->id, 1));
         *at = after;
+        b->due = b->tokenizer->file->prefix >= PREFIX_EACH && !m.token->prefixed;
     }
     return ALIBI_OK;
 }
@@ -604,17 +751,28 @@ static alibi_status run(const alibi_tokenizer *t, void *state, const struct stre
                         struct ids *ids, size_t *reached)
 {
     struct bpe_state *b = state;
-    size_t at = s->from, look = LOOK;
+    struct stretch now = *s;
+    size_t at = s->from, look = LOOK, kept = at;
+    int64_t kept_count = ids->count;
 
     (void)t;
     b->ids = ids;
     b->known_end = s->text + s->end;
-    while (at < s->stop) {
-        size_t bound = s->end - s->stop > look ? s->stop + look : s->end, before = at;
-        TRY_RETURN(encode_some(b, s, bound, &at));
+    b->due = at == 0 && !s->continues && b->tokenizer->file->prefix != PREFIX_NONE;
+    while (at < s->stop || (b->due && at < s->end)) {
+        size_t bound, before = at;
+        now.stop = at < s->stop ? s->stop : at + 1;
+        bound = s->end - now.stop > look ? now.stop + look : s->end;
+        TRY_RETURN(encode_some(b, &now, bound, &at));
         if (at == before && bound == s->end)
             break;
         look *= at == before ? LOOK_GROWTH : 1;
+        kept = b->due ? kept : at;
+        kept_count = b->due ? kept_count : ids->count;
+    }
+    if (b->due && !(s->last && at == s->end)) {
+        at = kept;
+        ids->count = kept_count;
     }
     *reached = at;
     return ALIBI_OK;

@@ -102,9 +102,9 @@ static alibi_status begin_part(void *user, int thread, int64_t part)
     return ALIBI_OK;
 }
 
-/* Encodes, and counts the words that begin here: at a byte that is not blank, after one that is.
- * The byte before `from` is known, except at the start of a document, and where the source was
- * sought into one. */
+/* Encodes, with the begin id before a document, and counts the words that begin here: at a byte
+ * that is not blank, after one that is. The byte before `from` is known, except at the start of a
+ * document, and where the source was sought into one. */
 static alibi_status run_part(void *user, int thread, int64_t part, const struct stretch *s,
                              size_t *reached)
 {
@@ -112,8 +112,15 @@ static alibi_status run_part(void *user, int thread, int64_t part, const struct 
     struct part_ids *p = &e->parts[part];
     bool at_start = e->stretches->from == 0 && s->text == e->stretches->text;
     bool within = s->from > 0 ? !is_white_space(s->text[s->from - 1]) : at_start && e->within_word;
+    struct stretch stretch = *s;
+    int64_t before = p->ids.count;
 
-    TRY_RETURN(encoder_run(e->encoders[thread], s, &p->ids, reached));
+    stretch.continues = s->from == 0 && at_start && e->stretches->start.offset > 0;
+    if (s->from == 0 && !stretch.continues)
+        TRY_RETURN(encoder_begin(e->encoders[thread], &p->ids));
+    TRY_RETURN(encoder_run(e->encoders[thread], &stretch, &p->ids, reached));
+    if (*reached == s->from) /* more text is needed: the document begins with the next block */
+        p->ids.count = before;
     for (size_t i = s->from; i < *reached; i++) {
         bool blank = is_white_space(s->text[i]);
         p->words += !blank && !within;

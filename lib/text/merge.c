@@ -1,11 +1,13 @@
-/* merge.c - the merges of byte-level BPE
+/* merge.c - the merges of BPE
  *
- * A piece starts as its bytes. Of all neighbours that have a merge, the pair of least rank becomes
- * one symbol, the leftmost if several have it. This repeats until no neighbours have a merge. Short
- * pieces search all pairs each time. Long ones keep them in a heap, so that no text takes more than
- * O(n log n). */
+ * A piece starts as its bytes, or as its characters. Of all neighbours that have a merge, the pair
+ * of least rank becomes one symbol, the leftmost if several have it. This repeats until no
+ * neighbours have a merge. Short pieces search all pairs each time. Long ones keep them in a heap,
+ * so that no text takes more than O(n log n). */
+#include <stdlib.h>
 #include <string.h>
 
+#include "text/pattern.h"
 #include "text/tokenizer.h"
 
 enum { SHORT_BYTES = 40, ROOM_KEPT = 32 << 10, NO_RANK = INT32_MAX };
@@ -61,6 +63,85 @@ static int32_t rank_of(const struct merge_table *t, int32_t left, int32_t right,
     return s->rank;
 }
 
+/* ---- alphabets */
+
+static int compare_codes(const void *a, const void *b)
+{
+    uint32_t x = ((const struct character_id *)a)->code, y = ((const struct character_id *)b)->code;
+
+    return (x > y) - (x < y);
+}
+
+alibi_status alphabet_init(struct alphabet *a, const struct bpe_file *f)
+{
+    memcpy(a->bytes, f->byte_ids, sizeof a->bytes);
+    a->characters = f->characters;
+    if (!f->characters)
+        return ALIBI_OK;
+    TRY_RETURN(NEW_ARRAY(&a->sorted, f->vocab, "the characters of a tokenizer"));
+    for (int64_t id = 0, next = 0; id < f->vocab; id++) {
+        const struct slice *token = &f->tokens[id];
+        bool added = next < f->added_count && f->added[next].id == id;
+        bool outside = added && !f->added[next].in_vocab;
+        uint32_t code = 0;
+        next += added;
+        if (token->bytes > 4 || outside || utf8_valid_prefix(token->at, token->bytes) == 0 ||
+            utf8_take(token->at, &code) != token->bytes)
+            continue;
+        if (code >= 0x80 || a->bytes[code] != id) /* a byte may look like a character */
+            a->sorted[a->count++] = (struct character_id){ code, (int32_t)id };
+    }
+    qsort(a->sorted, (size_t)a->count, sizeof *a->sorted, compare_codes);
+    return ALIBI_OK;
+}
+
+void alphabet_fini(struct alphabet *a)
+{
+    mem_free(a->sorted);
+    *a = (struct alphabet){ 0 };
+}
+
+/* -1: the character has no id. */
+static int32_t id_of_character(const struct alphabet *a, uint32_t code)
+{
+    int64_t low = 0, high = a->count;
+
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (a->sorted[middle].code == code)
+            return a->sorted[middle].id;
+        if (a->sorted[middle].code < code)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return -1;
+}
+
+/* symbols has room for as many as the piece has bytes. */
+static size_t first_symbols(const struct alphabet *a, const char *piece, size_t bytes,
+                            int32_t *symbols)
+{
+    size_t count = 0, step;
+
+    if (!a->characters || utf8_valid_prefix(piece, bytes) < bytes) {
+        for (size_t i = 0; i < bytes; i++)
+            symbols[i] = a->bytes[(unsigned char)piece[i]];
+        return bytes;
+    }
+    for (size_t at = 0; at < bytes; at += step) {
+        uint32_t code;
+        int32_t id;
+        step = utf8_take(piece + at, &code);
+        id = id_of_character(a, code);
+        if (id >= 0)
+            symbols[count++] = id;
+        for (size_t i = 0; i < step && id < 0; i++)
+            symbols[count++] = a->bytes[(unsigned char)piece[at + i]];
+    }
+    return count;
+}
+
 /* ---- short pieces */
 
 /* A symbol, and the rank and result of its merge with its right neighbour. */
@@ -75,15 +156,16 @@ static void look_up(const struct merge_table *t, struct symbol *s, int i, int co
         s[i].rank = rank_of(t, s[i].id, s[i + 1].id, &s[i].result);
 }
 
-static alibi_status merge_short(const struct merge_table *t, const int32_t byte_ids[256],
-                                const char *piece, int bytes, struct ids *ids)
+static alibi_status merge_short(const struct merge_table *t, const struct alphabet *a,
+                                const char *piece, size_t bytes, struct ids *ids)
 {
+    int32_t symbols[SHORT_BYTES];
     struct symbol s[SHORT_BYTES];
-    int count = bytes;
+    int count = (int)first_symbols(a, piece, bytes, symbols);
 
-    TRY_RETURN(ids_reserve(ids, bytes));
+    TRY_RETURN(ids_reserve(ids, count));
     for (int i = 0; i < count; i++)
-        s[i].id = byte_ids[(unsigned char)piece[i]];
+        s[i].id = symbols[i];
     for (int i = 0; i < count; i++)
         look_up(t, s, i, count);
     while (count > 1) {
@@ -107,8 +189,8 @@ static alibi_status merge_short(const struct merge_table *t, const int32_t byte_
 
 /* ---- long pieces
  *
- * Symbols are a doubly linked list, indexed by their first byte; an index that was merged away has
- * symbol -1. The heap holds rank << 32 | index. An entry is skipped if its pair is gone or has
+ * Symbols are a doubly linked list, indexed by their first symbol; an index that was merged away
+ * has symbol -1. The heap holds rank << 32 | index. An entry is skipped if its pair is gone or has
  * another rank now. Each merge removes one entry and adds at most two, so there are at most two for
  * each byte.
  *
@@ -187,19 +269,19 @@ static void push_pair(const struct merge_table *t, struct merge_room *r, size_t 
         push(r->heap, heap_count, (uint64_t)rank << 32 | (uint64_t)at);
 }
 
-static alibi_status merge_long(const struct merge_table *t, const int32_t byte_ids[256],
+static alibi_status merge_long(const struct merge_table *t, const struct alphabet *a,
                                struct merge_room *r, const char *piece, size_t bytes,
                                struct ids *ids)
 {
-    size_t count = 0; /* of heap entries */
+    size_t count = 0, length; /* of heap entries, of symbols */
 
     TRY_RETURN(make_room(r, bytes));
-    for (size_t i = 0; i < bytes; i++) {
-        r->symbols[i] = byte_ids[(unsigned char)piece[i]];
+    length = first_symbols(a, piece, bytes, r->symbols);
+    for (size_t i = 0; i < length; i++) {
         r->previous[i] = (int32_t)i - 1;
-        r->next[i] = i + 1 < bytes ? (int32_t)i + 1 : -1;
+        r->next[i] = i + 1 < length ? (int32_t)i + 1 : -1;
     }
-    for (size_t i = 0; i + 1 < bytes; i++) {
+    for (size_t i = 0; i + 1 < length; i++) {
         int32_t result, rank = rank_at(t, r, (int32_t)i, &result);
         if (rank != NO_RANK)
             r->heap[count++] = (uint64_t)rank << 32 | i;
@@ -227,14 +309,14 @@ static alibi_status merge_long(const struct merge_table *t, const int32_t byte_i
     return ALIBI_OK;
 }
 
-alibi_status merge_piece(const struct merge_table *t, const int32_t byte_ids[256],
+alibi_status merge_piece(const struct merge_table *t, const struct alphabet *a,
                          struct merge_room *r, const char *piece, size_t bytes, struct ids *ids)
 {
     alibi_status status;
 
     if (bytes <= SHORT_BYTES)
-        return merge_short(t, byte_ids, piece, (int)bytes, ids);
-    status = merge_long(t, byte_ids, r, piece, bytes, ids);
+        return merge_short(t, a, piece, bytes, ids);
+    status = merge_long(t, a, r, piece, bytes, ids);
     if (r->capacity > ROOM_KEPT)
         merge_room_fini(r);
     return status;

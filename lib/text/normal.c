@@ -1,4 +1,4 @@
-/* normal.c - text in normalization form C (NFC)
+/* normal.c - text in normalization form C (NFC), or with blanks for U+2581
  *
  *   characters -> canonical decomposition -> marks sorted by combining class -> composition
  *
@@ -236,7 +236,22 @@ size_t normal_whole(const char *text, size_t bytes)
     return 0;
 }
 
-bool normal_already(const char *text, size_t bytes)
+static bool is_blank(const char *text, size_t bytes)
+{
+    return bytes >= 3 && memcmp(text, "\xE2\x96\x81", 3) == 0;
+}
+
+static bool has_no_blank(const char *text, size_t bytes)
+{
+    const char *at = text, *end = text + bytes;
+
+    for (; at < end && (at = memchr(at, 0xE2, (size_t)(end - at))) != NULL; at++)
+        if (is_blank(at, (size_t)(end - at)))
+            return false;
+    return true;
+}
+
+static bool is_form_c(const char *text, size_t bytes)
 {
     uint8_t last = 0;
 
@@ -256,6 +271,12 @@ bool normal_already(const char *text, size_t bytes)
         last = m.order;
     }
     return true;
+}
+
+bool normal_already(enum normal_form form, const char *text, size_t bytes)
+{
+    return form == NORMAL_C ? is_form_c(text, bytes)
+                            : form == NORMAL_AS_IS || has_no_blank(text, bytes);
 }
 
 /* ---- texts */
@@ -281,27 +302,44 @@ static alibi_status note_start(struct normal *n, size_t from)
     return ALIBI_OK;
 }
 
-alibi_status normal_make(struct normal *n, const char *text, size_t bytes)
+static alibi_status put_cluster(struct normal *n, const char *text, size_t bytes)
+{
+    uint32_t code;
+    size_t step;
+
+    if (is_form_c(text, bytes)) {
+        text_append_bytes(&n->text, text, bytes);
+        return ALIBI_OK;
+    }
+    n->code_count = 0;
+    for (size_t i = 0; i < bytes; i += step) {
+        step = character_at(text + i, bytes - i, &code);
+        TRY_RETURN(decompose(n, code));
+    }
+    sort_marks(n);
+    compose(n);
+    for (size_t i = 0; i < n->code_count; i++)
+        put_character(&n->text, n->codes[i].code);
+    return ALIBI_OK;
+}
+
+alibi_status normal_make(struct normal *n, enum normal_form form, bool prefix, const char *text,
+                         size_t bytes)
 {
     n->text.length = n->start_count = 0;
     text_append_bytes(&n->text, "", 0);
     for (size_t at = 0, end; at < bytes; at = end) {
         uint32_t code;
-        size_t step;
-        end = cluster_end(text, at, bytes);
+        size_t step = form == NORMAL_C ? 0 : character_at(text + at, bytes - at, &code);
+        bool blank = form == NORMAL_BLANKS && is_blank(text + at, bytes - at);
+        end = form == NORMAL_C ? cluster_end(text, at, bytes) : at + (step > 0 ? step : 1);
         TRY_RETURN(note_start(n, at));
-        n->code_count = 0;
-        if (normal_already(text + at, end - at))
-            text_append_bytes(&n->text, text + at, end - at);
+        if (at == 0 && prefix)
+            text_append_bytes(&n->text, " ", 1);
+        if (form == NORMAL_C)
+            TRY_RETURN(put_cluster(n, text + at, end - at));
         else
-            for (size_t i = at; i < end; i += step) {
-                step = character_at(text + i, end - i, &code);
-                TRY_RETURN(decompose(n, code));
-            }
-        sort_marks(n);
-        compose(n);
-        for (size_t i = 0; i < n->code_count; i++)
-            put_character(&n->text, n->codes[i].code);
+            text_append_bytes(&n->text, blank ? " " : text + at, blank ? 1 : end - at);
     }
     TRY_RETURN(note_start(n, bytes));
     return text_status(&n->text);

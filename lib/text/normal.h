@@ -1,4 +1,5 @@
-/* normal.h - text in normalization form C (normal.c), by Unicode 9 as Hugging Face's library */
+/* normal.h - text as it is cut: in normalization form C (normal.c), by Unicode 9 as Hugging Face's
+ * library, or with blanks for U+2581, and with a blank before it */
 #ifndef NORMAL_H
 #define NORMAL_H
 
@@ -25,11 +26,16 @@ struct normal {
     size_t code_count, code_capacity;
 };
 void normal_fini(struct normal *n);
-alibi_status normal_make(struct normal *n, const char *text, size_t bytes);
 
-/* Whether the text is normalized, for sure. */
-bool normal_already(const char *text, size_t bytes);
-/* The start of the last cluster, which text that follows may change. */
+enum normal_form { NORMAL_AS_IS, NORMAL_C, NORMAL_BLANKS };
+
+/* prefix: a blank is put before the text. It belongs to the first cluster. */
+alibi_status normal_make(struct normal *n, enum normal_form form, bool prefix, const char *text,
+                         size_t bytes);
+
+/* Whether the text has the form, for sure. */
+bool normal_already(enum normal_form form, const char *text, size_t bytes);
+/* The start of the last cluster in form C, which text that follows may change. */
 size_t normal_whole(const char *text, size_t bytes);
 
 #endif

@@ -34,7 +34,7 @@ alibi_status tokenizer_new_ids(alibi_tokenizer **out, int64_t vocab)
     TRY(NEW_ZERO_ARRAY(&t, 1, "a tokenizer"));
     t->base.kind = &tokenizer_kind_ids;
     t->base.vocab = vocab;
-    t->base.end = -1;
+    t->base.begin = t->base.end = -1;
     TRY(NEW_ARRAY(&t->texts, vocab * SLOT, "the ids of a tokenizer"));
     for (int64_t i = 0; i < vocab; i++)
         snprintf(t->texts + i * SLOT, SLOT, "%lld ", (long long)i);

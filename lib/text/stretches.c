@@ -154,7 +154,7 @@ static alibi_status run_stretch(const struct stretches *s, const struct stretch_
     size_t end = document_end(s, document), local = 0;
     size_t seen = end - stop > sight ? stop + sight : end;
     struct stretch stretch = { s->text + start, *at - start, stop - start, seen - start,
-                               seen == end && document < s->end_count };
+                               .last = seen == end && document < s->end_count };
 
     TRY_RETURN(work->run(work->user, thread, part, &stretch, &local));
     *at = start + local;

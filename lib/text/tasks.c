@@ -272,7 +272,7 @@ static alibi_status find_digits(struct task *t, const alibi_tokenizer *tokenizer
         size_t bytes = 0;
 
         ids.count = 0;
-        TRY(tokenizer_encode(tokenizer, &digit, 1, &ids));
+        TRY(tokenizer_encode_more(tokenizer, &digit, 1, &ids));
         if (ids.count == 1)
             text = tokenizer_bytes(tokenizer, ids.at[0], &bytes);
         if (bytes == 0 || text[0] != digit)
@@ -289,7 +289,7 @@ out:
 
 static alibi_status encode(struct ids *ids, const alibi_tokenizer *tokenizer, const char *text)
 {
-    return tokenizer_encode(tokenizer, text, strlen(text), ids);
+    return tokenizer_encode_more(tokenizer, text, strlen(text), ids);
 }
 
 /* Whether the ids have all letters of the text: a word that is not in the vocabulary has not. */

@@ -41,18 +41,27 @@ alibi_tokenizer *tokenizer_share(const alibi_tokenizer *t);
 /* The bytes of an id, borrowed. The end of a document has no bytes, except for words; a word
  * includes the blank after it. */
 const char *tokenizer_bytes(const alibi_tokenizer *t, int32_t id, size_t *bytes);
-/* A whole text, without an end. */
+/* A whole text, without its begin and end. */
 alibi_status tokenizer_encode(const alibi_tokenizer *t, const char *text, size_t bytes,
                               struct ids *ids);
+/* The same for a text that continues another one: no blank is put before it. */
+alibi_status tokenizer_encode_more(const alibi_tokenizer *t, const char *text, size_t bytes,
+                                   struct ids *ids);
+/* The id before the first token of a text: the begin, or the end of the document before; -1: there
+ * is none. */
+int32_t tokenizer_start(const alibi_tokenizer *t);
+/* Whether one blank at the start of a decoded text is dropped. */
+bool tokenizer_drops_blank(const alibi_tokenizer *t);
 
 /* ---- encoding part by part (tokenizer.c) */
 
 /* A part of a document. text[from..stop) is to be encoded; text[0..end) is known and may be
- * inspected. If `last`, the document ends at `end`; otherwise it may continue. */
+ * inspected. If `last`, the document ends at `end`; otherwise it may continue. A document starts at
+ * from == 0, unless the text `continues` one. */
 struct stretch {
     const char *text;
     size_t from, stop, end;
-    bool last;
+    bool last, continues;
 };
 
 /* The state of one thread that encodes: scratch, and a cache of pieces. */
@@ -62,11 +71,13 @@ void encoder_free(struct encoder *e);
 
 /* Appends the ids of the stretch up to *reached, the first cut at or after `stop`; or, if not
  * `last`, an earlier cut, where text after `end` may decide the next one. A cut is where the
- * tokenizer's pieces end: from there the text is encoded as if it began there. So a document can be
- * encoded in any stretches that start where others ended. */
+ * tokenizer's pieces end: from there the text is encoded whatever is before it. So a document can
+ * be encoded in any stretches that start where others ended. */
 alibi_status encoder_run(struct encoder *e, const struct stretch *s, struct ids *ids,
                          size_t *reached);
 
+/* Appends the begin id, if the tokenizer has one. */
+alibi_status encoder_begin(struct encoder *e, struct ids *ids);
 /* Appends the end id, if the tokenizer has one; for words, only if the last line has no end. */
 alibi_status encoder_end(struct encoder *e, struct slice document_tail, struct ids *ids);
 

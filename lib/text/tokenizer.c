@@ -243,6 +243,21 @@ int32_t alibi_tokenizer_end(const alibi_tokenizer *t)
     return t->end;
 }
 
+int32_t alibi_tokenizer_begin(const alibi_tokenizer *t)
+{
+    return t->begin;
+}
+
+int32_t tokenizer_start(const alibi_tokenizer *t)
+{
+    return t->begin >= 0 ? t->begin : t->end;
+}
+
+bool tokenizer_drops_blank(const alibi_tokenizer *t)
+{
+    return t->drops_blank;
+}
+
 uint32_t tokenizer_checksum(const alibi_tokenizer *t)
 {
     return t->checksum;
@@ -303,6 +318,13 @@ alibi_status encoder_run(struct encoder *e, const struct stretch *s, struct ids 
     return e->tokenizer->kind->run(e->tokenizer, e->state, s, ids, reached);
 }
 
+alibi_status encoder_begin(struct encoder *e, struct ids *ids)
+{
+    const alibi_tokenizer *t = e->tokenizer;
+
+    return t->begin >= 0 ? ids_append(ids, &t->begin, 1) : ALIBI_OK;
+}
+
 alibi_status encoder_end(struct encoder *e, struct slice document_tail, struct ids *ids)
 {
     const alibi_tokenizer *t = e->tokenizer;
@@ -312,12 +334,14 @@ alibi_status encoder_end(struct encoder *e, struct slice document_tail, struct i
     return t->end >= 0 ? ids_append(ids, &t->end, 1) : ALIBI_OK;
 }
 
-alibi_status tokenizer_encode(const alibi_tokenizer *t, const char *text, size_t bytes,
-                              struct ids *ids)
+static alibi_status encode_text(const alibi_tokenizer *t, const char *text, size_t bytes,
+                                bool continues, struct ids *ids)
 {
     alibi_status status;
     struct encoder *e = NULL;
-    struct stretch whole = { .text = text, .stop = bytes, .end = bytes, .last = true };
+    struct stretch whole = {
+        .text = text, .stop = bytes, .end = bytes, .last = true, .continues = continues
+    };
     size_t reached;
 
     TRY(encoder_new_for(&e, t, bytes));
@@ -325,6 +349,18 @@ alibi_status tokenizer_encode(const alibi_tokenizer *t, const char *text, size_t
 out:
     encoder_free(e);
     return status;
+}
+
+alibi_status tokenizer_encode(const alibi_tokenizer *t, const char *text, size_t bytes,
+                              struct ids *ids)
+{
+    return encode_text(t, text, bytes, false, ids);
+}
+
+alibi_status tokenizer_encode_more(const alibi_tokenizer *t, const char *text, size_t bytes,
+                                   struct ids *ids)
+{
+    return encode_text(t, text, bytes, true, ids);
 }
 
 alibi_status alibi_tokenizer_encode(const alibi_tokenizer *t, const char *text, size_t bytes,
@@ -343,8 +379,8 @@ out:
     return status;
 }
 
-alibi_status alibi_tokenizer_decode(const alibi_tokenizer *t, const int32_t *ids, int64_t count,
-                                    char **text, size_t *bytes)
+alibi_status alibi_tokenizer_decode_more(const alibi_tokenizer *t, const int32_t *ids,
+                                         int64_t count, char **text, size_t *bytes)
 {
     alibi_status status;
     struct text made = { 0 };
@@ -368,6 +404,15 @@ out:
     return status;
 }
 
+alibi_status alibi_tokenizer_decode(const alibi_tokenizer *t, const int32_t *ids, int64_t count,
+                                    char **text, size_t *bytes)
+{
+    TRY_RETURN(alibi_tokenizer_decode_more(t, ids, count, text, bytes));
+    if (t->drops_blank && (*text)[0] == ' ')
+        memmove(*text, *text + 1, (*bytes)--);
+    return ALIBI_OK;
+}
+
 /* ---- bytes: the id of a byte is its value, and 256 ends a document */
 
 enum { BYTE_IDS = 256, BYTE_END = 256, BYTE_VOCAB = 257 };
@@ -385,6 +430,7 @@ alibi_status tokenizer_new_bytes(alibi_tokenizer **out)
     TRY(NEW_ZERO_ARRAY(&t, 1, "a tokenizer"));
     t->base.kind = &tokenizer_kind_bytes;
     t->base.vocab = BYTE_VOCAB;
+    t->base.begin = -1;
     t->base.end = BYTE_END;
     for (int i = 0; i < BYTE_IDS; i++)
         t->all[i] = (char)i;

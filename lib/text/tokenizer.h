@@ -1,4 +1,4 @@
-/* tokenizer.h - kinds of tokenizers, and the merges of byte-level BPE
+/* tokenizer.h - kinds of tokenizers, and the merges of BPE
  *
  * A new kind is one file with a row of functions, and an entry in the table of tokenizer.c. */
 #ifndef TOKENIZER_H
@@ -41,14 +41,15 @@ struct alibi_tokenizer {
     const struct tokenizer_kind *kind;
     atomic_int owners;
     int64_t vocab;
-    int32_t end; /* -1: documents have no end token */
+    int32_t begin, end; /* around documents; -1: none */
+    bool drops_blank;   /* of the blanks at the start of a decoded text, one was not in the text */
     uint32_t checksum;
 };
 
 /* Sets owners and checksum: the last step of making a tokenizer. */
 alibi_status tokenizer_finish(alibi_tokenizer *t);
 
-/* ---- merges of byte-level BPE (merge.c) */
+/* ---- merges of BPE (merge.c) */
 
 /* The merge of two neighbours, with its rank. Open addressing, at most half full. Values are in the
  * slots, unlike in base/hash.h, because encoding spends its time on these lookups. */
@@ -76,9 +77,28 @@ struct merge_room {
 };
 void merge_room_fini(struct merge_room *r);
 
-/* Appends the symbols that remain of the piece's bytes when no more merges apply. Of all pairs that
- * have a merge the one of least rank is merged first, and of those the leftmost. */
-alibi_status merge_piece(const struct merge_table *t, const int32_t byte_ids[256],
+/* The symbols that a piece starts with: its bytes, or the characters that have an id, and the bytes
+ * of the others. */
+struct character_id {
+    uint32_t code;
+    int32_t id;
+};
+
+struct alphabet {
+    int32_t bytes[256];
+    bool characters;
+    struct character_id *sorted; /* by code */
+    int64_t count;
+};
+
+/* The alphabet of the file; start from {0}. */
+alibi_status alphabet_init(struct alphabet *a, const struct bpe_file *f);
+void alphabet_fini(struct alphabet *a);
+
+/* Appends the symbols that remain of the piece when no more merges apply. Of all pairs that have a
+ * merge the one of least rank is merged first, and of those the leftmost. A piece is UTF-8, or its
+ * bytes are what is merged. */
+alibi_status merge_piece(const struct merge_table *t, const struct alphabet *a,
                          struct merge_room *r, const char *piece, size_t bytes, struct ids *ids);
 
 #endif

@@ -92,6 +92,7 @@ alibi_status tokenizer_new_words(alibi_tokenizer **out, const struct slice *word
     TRY(NEW_ZERO_ARRAY(&t, 1, "a tokenizer"));
     t->base.kind = &tokenizer_kind_words;
     t->base.vocab = count;
+    t->base.begin = -1;
     t->base.end = LINE_END;
     TRY(NEW_ARRAY(&t->storage, (int64_t)bytes, "the words of a tokenizer"));
     TRY(NEW_ARRAY(&t->words, count, "the words of a tokenizer"));

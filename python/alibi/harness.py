@@ -54,6 +54,12 @@ class AlibiLM(TemplateLM):
                              "which is the context of a text without one")
         return end
 
+    @property
+    def prefix_token_id(self) -> int:
+        """The context of a text without one."""
+        begin = self._tokens.begin
+        return begin if begin is not None else self.eot_token_id
+
     def tok_encode(
         self, string: str, add_special_tokens: Optional[bool] = None, **_: Any
     ) -> list[int]:

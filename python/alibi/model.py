@@ -310,6 +310,8 @@ class Model(Handle):
         data = prompt.encode()
         ids = tokenizer.encode(data)
         held = b""
+        if tokenizer.begin is not None and (len(ids) == 0 or ids[0] != tokenizer.begin):
+            ids = np.append(np.array([tokenizer.begin], np.int32), ids)
         if len(ids) == 0:
             if tokenizer.end is None:
                 raise BadInputError(
@@ -321,9 +323,11 @@ class Model(Handle):
             held = b" "  # a word's token ends in a blank, which the model has read
         session = Session(self, skip=skip)
         session.feed(ids)
-        return self._continue(session, sampling, held, tokens)
+        return self._continue(session, sampling, held, tokens, begins=not data)
 
-    def _continue(self, session: Session, sampling: Any, held: bytes, tokens: int) -> Iterator[str]:
+    def _continue(
+        self, session: Session, sampling: Any, held: bytes, tokens: int, begins: bool
+    ) -> Iterator[str]:
         tokenizer = self.tokenizer
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         token, sequence = ctypes.c_int32(), ctypes.c_int64(0)
@@ -333,9 +337,9 @@ class Model(Handle):
             lib.alibi_session_sample(
                 session, 0, ctypes.byref(sampling), index, ctypes.byref(token)
             )
-            data = tokenizer.decode_bytes([token.value])
-            if token.value == tokenizer.end and not data:
-                break
+            if token.value == tokenizer.end and tokenizer.type != "words":
+                break  # the end of words is the end of a line
+            data = tokenizer.decode_bytes([token.value], continues=index > 0 or not begins)
             piece = decoder.decode(held + data)
             held = b""
             if piece:

@@ -60,8 +60,14 @@ class Tokenizer(Handle):
         end = lib.alibi_tokenizer_end(self)
         return end if end >= 0 else None
 
+    @property
+    def begin(self) -> Optional[int]:
+        """The id before each document."""
+        begin = lib.alibi_tokenizer_begin(self)
+        return begin if begin >= 0 else None
+
     def encode(self, text: Union[str, bytes]) -> np.ndarray:
-        """The ids of a text, int32, without an end id."""
+        """The ids of a text, int32, without begin and end."""
         data = text.encode() if isinstance(text, str) else text
         ids = ctypes.POINTER(ctypes.c_int32)()
         count = ctypes.c_int64()
@@ -71,12 +77,14 @@ class Tokenizer(Handle):
         finally:
             lib.alibi_ids_free(ids)
 
-    def decode_bytes(self, ids: Sequence[int]) -> bytes:
-        """The bytes of ids, which may end inside a character."""
+    def decode_bytes(self, ids: Sequence[int], continues: bool = False) -> bytes:
+        """The bytes of ids, which may end inside a character. Some tokenizers put a blank before a
+        text, which is dropped here, unless the ids continue a text."""
         array = as_ids(ids)
         text = ctypes.c_char_p()
         size = ctypes.c_size_t()
-        lib.alibi_tokenizer_decode(
+        decode = lib.alibi_tokenizer_decode_more if continues else lib.alibi_tokenizer_decode
+        decode(
             self, ids_pointer(array), len(array), ctypes.byref(text), ctypes.byref(size)
         )
         try:

@@ -298,7 +298,7 @@ refuse "" ''
 refuse "" '{'
 refuse "" '[]'
 refuse "" '{"type": "sentences"}'
-refuse " is a WordPiece tokenizer; only byte-level BPE is read" '{
+refuse " is a WordPiece tokenizer; only BPE is read" '{
     "normalizer": {"type": "BertNormalizer"}, "pre_tokenizer": {"type": "BertPreTokenizer"},
     "model": {"type": "WordPiece", "vocab": {}}}'
 printf '%s' "$(sed 's/"normalizer": *null/"normalizer": {"type": "NFKC"}/' bpe.json)" > bad.json

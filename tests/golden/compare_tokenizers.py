@@ -10,6 +10,7 @@ differs, and the shortest text found that shows it is printed.
 """
 import argparse
 import ctypes
+import json
 import os
 import pathlib
 import random
@@ -40,6 +41,7 @@ class Ours:
         self.handle = ctypes.c_void_p()
         self.check(self.library.alibi_tokenizer_open(ctypes.byref(self.handle), os.fsencode(path), None))
         self.end = self.library.alibi_tokenizer_end(self.handle)
+        self.begin = self.library.alibi_tokenizer_begin(self.handle)
 
     def check(self, status):
         if status != 0:
@@ -62,20 +64,39 @@ class Ours:
         return out
 
 
+def without_prefix(step):
+    """The same normalizer or pre-tokenizer, without a blank before text."""
+    if not step:
+        return step
+    for key in ("normalizers", "pretokenizers"):
+        if key in step:
+            return dict(step, **{key: [without_prefix(s) for s in step[key] if s["type"] != "Prepend"]})
+    if step["type"] == "Metaspace":
+        return dict(step, prepend_scheme="never", add_prefix_space=False)
+    return dict(step, add_prefix_space=False) if step["type"] == "ByteLevel" else step
+
+
 class Theirs:
     def __init__(self, path):
         self.tokenizer = Tokenizer.from_file(path)
+        file = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        more = dict(file, normalizer=without_prefix(file["normalizer"]), pre_tokenizer=without_prefix(file["pre_tokenizer"]))
+        self.prefixes = more != file or file["model"].get("byte_fallback", False)
+        self.more = Tokenizer.from_str(json.dumps(more))  # for text that continues
 
     def encode(self, text):
         return self.tokenizer.encode(text, add_special_tokens=False).ids
 
-    def decoded(self, text):
+    def decoded(self, text, ids):
         """What the ids of the text decode to."""
         normalizer = self.tokenizer.normalizer
+        if self.prefixes:
+            return self.tokenizer.decode(ids, skip_special_tokens=False).encode()
         return (normalizer.normalize_str(text) if normalizer else text).encode()
 
-    def encode_all(self, texts):
-        return [e.ids for e in self.tokenizer.encode_batch(texts, add_special_tokens=False)]
+    def encode_all(self, texts, continues=False):
+        tokenizer = self.more if continues else self.tokenizer
+        return [e.ids for e in tokenizer.encode_batch(texts, add_special_tokens=False)]
 
 
 def shortest(text, fails):
@@ -97,16 +118,16 @@ def shortest(text, fails):
 
 
 def last_cut(text):
-    """Where the last such line end stands, or 0."""
-    at = text.rfind("\n")
+    """Where the last such blank stands, or 0."""
+    at = text.rfind(" ")
     while at > 0 and not (text[at - 1].isascii() and text[at - 1].isalpha()):
-        at = text.rfind("\n", 0, at)
+        at = text.rfind(" ", 0, at)
     return max(at, 0)
 
 
 def pieces(path, size=1 << 18):
-    """The text in parts that can be encoded one by one: cut before a line end with a letter before it, where every expression
-    in use ends a piece."""
+    """The text in parts that can be encoded one by one: cut before a blank with a letter before it, where every expression in
+    use ends a piece, and no token of characters in use goes across."""
     rest = ""
     with open(path, encoding="utf-8", newline="") as f:
         while more := f.read(size):
@@ -173,11 +194,15 @@ def expect(stream, expected, text):
 def compare_document(stream, theirs, ours, path):
     """The whole file is one line of ids; returns bytes and tokens."""
     size = tokens = 0
+    expect(stream, b"%d " % ours.begin if ours.begin >= 0 else b"", "the begin")
     for batch in batches(pieces(path)):
-        for text, ids in zip(batch, theirs.encode_all(batch)):
+        encoded = theirs.encode_all(batch, continues=True)
+        if size == 0:
+            encoded[0] = theirs.encode(batch[0])
+        for text, ids in zip(batch, encoded):
             raw = text.encode()
             expect(stream, b"".join(b"%d " % i for i in ids), text)
-            if ours.decode(ids) != theirs.decoded(text):
+            if ours.decode(ids) != theirs.decoded(text, ids):
                 raise Difference(text)
             size, tokens = size + len(raw), tokens + len(ids)
     expect(stream, b"%d\n" % ours.end, "the end")
@@ -189,7 +214,8 @@ def compare_documents(stream, theirs, ours, documents):
     size = tokens = 0
     for batch in batches(documents):
         for text, ids in zip(batch, theirs.encode_all(batch)):
-            expect(stream, b"".join(b"%d " % i for i in ids) + b"%d\n" % ours.end, text)
+            around = [i for i in (ours.begin,) if i >= 0] + ids
+            expect(stream, b"".join(b"%d " % i for i in around) + b"%d\n" % ours.end, text)
             size, tokens = size + len(text.encode()), tokens + len(ids)
     return size, tokens
 
@@ -257,7 +283,7 @@ def random_bytes(r):
 
 
 BITS = [" ", "  ", "\n", "\r\n", "\t", "'", "'s", "'t", "'LL", "'Re", "1", "12", "345", "٣", "a", "B", "the", " of", "é",
-        "\u0301", "\u00a0", "\u3000", "\u200d", "<x>", "<|endoftext|>", "</s>", "one two", "  x", "!", "...", "—", "中文", "👍🏽",
+        "\u0301", "\u00a0", "\u3000", "\u200d", "\u2581", "<x>", "<s>", "<|endoftext|>", "</s>", "one two", "  x", "!", "...", "—", "中文", "👍🏽",
         "(", "|", ")", "।", "\u0085", "\x1c", "\ufeff"]
 
 
@@ -271,7 +297,7 @@ def random_unicode(r):
 def compare_texts(what, theirs, ours, texts):
     """Ids and the way back; one line, and the shortest of those that differ."""
     def holds(text, ids):
-        return ours.encode(text.encode()) == ids and ours.decode(ids) == theirs.decoded(text)
+        return ours.encode(text.encode()) == ids and ours.decode(ids) == theirs.decoded(text, ids)
 
     wrong = [text for text, ids in zip(texts, theirs.encode_all(texts)) if not holds(text, ids)]
     print(f"  {what:44} {len(texts):8} texts {len(wrong):6} differ", flush=True)
@@ -319,7 +345,7 @@ def compare_random(arguments):
         theirs, ours = Theirs(tokenizer), Ours(tokenizer)
         replaced = [b.decode(errors="replace") for b in raw]
         same &= compare_texts("random bytes, what is no UTF-8 replaced", theirs, ours, replaced)
-        same &= theirs.tokenizer.normalizer is not None or compare_raw(ours, raw)
+        same &= theirs.prefixes or theirs.tokenizer.normalizer is not None or compare_raw(ours, raw)
         same &= compare_texts("random Unicode", theirs, ours, [random_unicode(r) for _ in range(arguments.count)])
         if arguments.code_points:
             same &= compare_code_points(theirs, ours)

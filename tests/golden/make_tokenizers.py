@@ -135,6 +135,9 @@ PLAIN = [
     "a" + "\u0301\u0323\u0334" * 30, "\u0b47\u0b56\u0b3e \u0dd9\u0dcf\u0dca", "\u0f71\u0f72\u0f73 \u0f77", "\u2000x\u2001  \u0301  \u0301",
     # White space around tokens that take it.
     "a  <x>  b", "a \n\t<x>\u3000\u2003b", "a <br>   b", " <br>\u00a0\u0085\u1680 ", "a  <s>  <s>  <x> <br> <x>", "<s>  ", "  <s>", "  <x", "  <x  <x>",
+    # Blanks that a tokenizer writes as another character, or puts before text.
+    "\u2581", "\u2581a", "a\u2581b", "a \u2581 b\u2581\u2581c", "<s>\u2581a", "a\u2581<s>b", "<s><s>a<s>", "a<br>b<x>c</s>d", "<x>\nfoo", "\nfoo",
+    "</s></s> \u2581</s>x", "\u2581\u2582 \u2580", "<0x0A> <0xE2>", "\u2581<br>x", "<s>\u0301", "one\u2581two one two", "\r\n\u2581",
     "a\u200b<x>\u200b<s>\u180e", "<br>  <|x|>  <x>  <|endoftext|>", "a " * 9 + " <x>" + " b" * 9, " " * 60 + "<s>" + " " * 60 + "b",
 ]
 
@@ -200,6 +203,44 @@ def train(pre_tokenizer, vocab, special, normalizer=None):
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     t.train_from_iterator(training_text(random.Random(1)), trainer)
     return json.loads(t.to_str())
+
+
+def train_characters(vocab, pre_tokenizer=None, normalizer=None):
+    """As SentencePiece's BPE, in the file that transformers makes of Llama 2's: characters, bytes for those without a token."""
+    alphabet = sorted(set("".join(WORDS + CODE + MARKS)) - {" "})[::2] + ["\u2581"]
+    t = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    t.normalizer = normalizers.Replace(" ", "\u2581")
+    t.pre_tokenizer = pre_tokenizer or pre_tokenizers.Metaspace(prepend_scheme="always", split=True)
+    special = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
+    trainer = trainers.BpeTrainer(vocab_size=vocab, special_tokens=special, show_progress=False, initial_alphabet=alphabet,
+                                  limit_alphabet=len(alphabet))
+    t.train_from_iterator(training_text(random.Random(1)), trainer)
+    t.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(),
+                                   decoders.Strip(" ", 1, 0)])
+    out = json.loads(t.to_str())
+    out["added_tokens"] = out["added_tokens"][:3]
+    out["normalizer"], out["pre_tokenizer"] = normalizer, None
+    return out
+
+
+def metaspace(t, scheme, split):
+    t = json.loads(json.dumps(t))
+    t["normalizer"] = None
+    t["pre_tokenizer"] = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": scheme, "split": split}
+    return t
+
+
+LLAMA2 = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"},
+                                              {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]}
+
+
+def with_template(t, before=None, after=None):
+    """A post-processor that puts tokens around a text."""
+    known = Tokenizer.from_str(json.dumps(t))
+    around = lambda text: " ".join(filter(None, [before, text, after]))
+    known.post_processor = processors.TemplateProcessing(single=around("$A"), pair=around("$A") + " " + around("$B"),
+                                                         special_tokens=[(x, known.token_to_id(x)) for x in (before, after) if x])
+    return json.loads(known.to_str())
 
 
 def joined_merges(t):
@@ -291,6 +332,16 @@ def tokenizers():
               ("<|x|>", True, False)]
     yield "strips", with_added(train(cut(use_regex=True), 500, END), strips)
     yield "strips-no-split", with_added(train(cut(), 400, END), strips)
+    prefixed = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    yield "prefix", with_added(train(prefixed, 500, END), [("<x>", True, False), ("<br>", False, True), ("<s>", True, False, "rstrip")])
+    llama2 = train_characters(900, normalizer=LLAMA2)
+    yield "llama2", joined_merges(with_template(with_added(llama2, [("<x>", False, False), ("<br>", True, False, "lstrip")]), "<s>"))
+    yield "llama2-normalized", all_normalized(with_added(llama2, [("<br>", True, True), ("<x>", False, True)]))
+    joins = train_characters(900, pre_tokenizers.Split(Regex(r"\u2581?[^\u2581]*\u2581?[^\u2581]*"), "isolated"), LLAMA2)
+    yield "llama2-joins", joins
+    yield "metaspace-first", with_added(metaspace(llama2, "first", False), [("<br>", True, False, "lstrip", "rstrip"), ("<x>", False, True)])
+    yield "metaspace-always", with_template(with_added(metaspace(llama2, "always", True), [("<x>", False, True)]), "<s>", "</s>")
+    yield "metaspace-never", with_added(metaspace(llama2, "never", True), [("<x>", False, False, "rstrip"), ("one two", False, False)])
     affixes = dict(continuing_subword_prefix="", end_of_word_suffix="")
     yield "shuffled-no-split", with_model(shuffled_merges(train(cut(), 500, END)), **affixes)
 

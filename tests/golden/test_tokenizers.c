@@ -106,7 +106,12 @@ static void show_ids(const char *whose, const int32_t *ids, int64_t count)
 /* Whether the tokenizer drops something of the text, or replaces it. */
 static bool changes(const char *name)
 {
-    return strncmp(name, "nfc", 3) == 0 || strncmp(name, "strips", 6) == 0;
+    static const char *const kinds[] = { "nfc", "strips", "llama2", "metaspace", "prefix" };
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strncmp(name, kinds[i], strlen(kinds[i])) == 0)
+            return true;
+    return false;
 }
 
 /* The ids are theirs, and decode to the text unless the tokenizer changes it. */
@@ -203,11 +208,11 @@ static void encode_in_steps(const alibi_tokenizer *t, const char *text, size_t b
     while (at < bytes) {
         size_t stop = at + step < bytes ? at + step : bytes,
                end = stop + more < bytes ? stop + more : bytes, reached;
-        struct stretch s = { text + at, 0, stop - at, end - at, end == bytes };
+        struct stretch s = { text, at, stop, end, .last = end == bytes };
         assert_ok(encoder_run(e, &s, ids, &reached));
-        assert_true(reached <= end - at && (reached > 0 || end < bytes));
-        more = reached > 0 ? 0 : more + 1;
-        at += reached;
+        assert_true(reached >= at && reached <= end && (reached > at || end < bytes));
+        more = reached > at ? 0 : more + 1;
+        at = reached;
     }
     encoder_free(e);
 }
@@ -234,6 +239,37 @@ static void parts_of_a_text_have_the_ids_of_the_whole(void **state)
 
 /* ---- bytes that are no text */
 
+/* Text with added tokens is not compared: blanks may be put after them. Without, a tokenizer that
+ * puts a blank before text decodes it as it was, with a blank for U+2581, and less a blank at its
+ * start that nothing was put before. */
+static bool prefixes(const char *name)
+{
+    return strncmp(name, "llama2", 6) == 0 || strncmp(name, "metaspace", 9) == 0 ||
+           strncmp(name, "prefix", 6) == 0;
+}
+
+static void check_prefixed(const char *text, size_t back, const char *bytes, size_t length,
+                           const char *name)
+{
+    bool characters = strncmp(name, "prefix", 6) != 0;
+    struct text expected = { 0 };
+
+    text_append_bytes(&expected, "", 0);
+    for (size_t i = 0; i < length; i++) {
+        bool blank = characters && length - i >= 3 && memcmp(bytes + i, "\xE2\x96\x81", 3) == 0;
+        text_append_bytes(&expected, blank ? " " : bytes + i, 1);
+        i += blank ? 2 : 0;
+    }
+    if (strncmp(name, "metaspace-", 10) == 0 && expected.length > 0 && expected.data[0] == ' ' &&
+        strcmp(name, "metaspace-never") != 0)
+        memmove(expected.data, expected.data + 1, expected.length--);
+    if (!characters && length > 0 && bytes[0] != ' ')
+        text++, back--;
+    assert_int_equal(back, expected.length);
+    assert_memory_equal(text, expected.data, back);
+    text_free(&expected);
+}
+
 /* The ids give the text back; a text that was changed need only have the same ids. */
 static void check_round_trip(const alibi_tokenizer *t, const char *bytes, size_t length,
                              const char *name)
@@ -248,9 +284,14 @@ static void check_round_trip(const alibi_tokenizer *t, const char *bytes, size_t
         assert_int_equal(back, length);
         assert_memory_equal(text, bytes, length);
     }
-    assert_ok(tokenizer_encode(t, text, back, &again));
-    assert_int_equal(again.count, ids.count);
-    assert_memory_equal(again.at, ids.at, (size_t)ids.count * sizeof *ids.at);
+    if (prefixes(name)) {
+        if (memchr(bytes, '<', length) == NULL)
+            check_prefixed(text, back, bytes, length, name);
+    } else {
+        assert_ok(tokenizer_encode(t, text, back, &again));
+        assert_int_equal(again.count, ids.count);
+        assert_memory_equal(again.at, ids.at, (size_t)ids.count * sizeof *ids.at);
+    }
     alibi_text_free(text);
     mem_free(ids.at);
     mem_free(again.at);
@@ -324,12 +365,30 @@ static void added_tokens_that_would_give_other_ids_are_refused(void **state)
 /* ---- the files */
 
 static const char *const names[] = {
-    "gpt2",      "gpt2-pair",       "bloom",
-    "llama3",    "llama3-merges",   "cl100k",
-    "o200k",     "three-splits",    "plain-split",
-    "no-split",  "added",           "nfc",
-    "nfc-split", "shuffled",        "shuffled-no-split",
-    "strips",    "strips-no-split",
+    "gpt2",
+    "gpt2-pair",
+    "bloom",
+    "llama3",
+    "llama3-merges",
+    "cl100k",
+    "o200k",
+    "three-splits",
+    "plain-split",
+    "no-split",
+    "added",
+    "nfc",
+    "nfc-split",
+    "shuffled",
+    "shuffled-no-split",
+    "strips",
+    "strips-no-split",
+    "prefix",
+    "llama2",
+    "llama2-normalized",
+    "llama2-joins",
+    "metaspace-first",
+    "metaspace-always",
+    "metaspace-never",
 };
 
 enum { NAMES = sizeof names / sizeof *names };

@@ -42,7 +42,7 @@ static struct text cut_in_steps(const struct pattern *p, const char *text, size_
     while (at < bytes) {
         size_t stop = at + step < bytes ? at + step : bytes,
                end = stop + more < bytes ? stop + more : bytes, reached;
-        struct stretch s = { text, at, stop, end, end == bytes };
+        struct stretch s = { text, at, stop, end, .last = end == bytes };
         assert_ok(cutter_run(c, &s, join, &out, &reached));
         assert_in_range(reached, at, end);
         assert_true(reached >= stop || end < bytes);
@@ -436,8 +436,8 @@ static void what_a_cutter_did_before_does_not_decide(void **state)
     assert_ok(cutter_new(&c, p));
     for (int i = 0; i < 5; i++) {
         size_t reached = 0;
-        assert_ok(cutter_run(c, &(struct stretch){ text, 0, BYTES, BYTES, true }, ignore, NULL,
-                             &reached));
+        assert_ok(cutter_run(c, &(struct stretch){ text, 0, BYTES, BYTES, .last = true }, ignore,
+                             NULL, &reached));
         assert_int_equal(reached, BYTES);
     }
     cutter_free(c);

@@ -56,7 +56,7 @@ static struct ids encode_in_steps(const alibi_tokenizer *t, const char *text, si
         size_t stop = at + step < bytes ? at + step : bytes,
                end = stop + more < bytes ? stop + more : bytes, reached;
         char *known = malloc(end + 1); /* no more than is known may be read */
-        struct stretch s = { known, at, stop, end, end == bytes };
+        struct stretch s = { known, at, stop, end, .last = end == bytes };
         assert_non_null(known);
         memcpy(known, text, end);
         assert_ok(encoder_run(e, &s, &ids, &reached));

@@ -107,6 +107,38 @@ static void patterns_stand_in_their_order(void **state)
     bpe_file_free(f);
 }
 
+#define TEXT_A "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}"
+#define SPECIAL(name) "{\"SpecialToken\":{\"id\":\"" name "\",\"type_id\":0}}"
+#define TEMPLATE(single, tokens)                                                                   \
+    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[" single                      \
+    "],\"pair\":[],\"special_tokens\":{" tokens "}}"
+#define TOKEN(name, ids) "\"" name "\":{\"id\":\"" name "\",\"ids\":[" ids "],\"tokens\":[]}"
+#define END_OF_TEXT "<|endoftext|>"
+
+static void a_template_says_which_tokens_are_around_a_text(void **state)
+{
+    static const struct {
+        const char *single;
+        bool begins, ends;
+    } cases[] = {
+        { TEMPLATE(SPECIAL(END_OF_TEXT) "," TEXT_A, TOKEN(END_OF_TEXT, "259")), true, false },
+        { TEMPLATE(TEXT_A "," SPECIAL(END_OF_TEXT), TOKEN(END_OF_TEXT, "259")), false, true },
+        { TEMPLATE(SPECIAL(END_OF_TEXT) "," TEXT_A "," SPECIAL(END_OF_TEXT),
+                   TOKEN(END_OF_TEXT, "259")),
+          true, true },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct bpe_file *f = NULL;
+        assert_ok(parse_edited(&f, "\"post_processor\":null", cases[i].single));
+        assert_int_equal(f->added[0].begins, cases[i].begins);
+        assert_int_equal(f->added[0].ends, cases[i].ends);
+        assert_reads_back(f);
+        bpe_file_free(f);
+    }
+}
+
 /* Each is read as the whole file is. */
 static void harmless_variations_change_nothing(void **state)
 {
@@ -114,10 +146,10 @@ static void harmless_variations_change_nothing(void **state)
         { "\"version\":\"1.0\",", "" },
         { "\"truncation\":null,\"padding\":null,", "" },
         { "\"post_processor\":null",
-          "\"post_processor\":{\"x\":[{}],\"type\":\"TemplateProcessing\"}" },
+          "\"post_processor\":{\"x\":[{}],\"type\":\"RobertaProcessing\"}" },
         { "\"post_processor\":null",
           "\"post_processor\":{\"type\":\"Sequence\",\"processors\":[" BYTE_LEVEL
-          ",{\"type\":\"TemplateProcessing\"}]}" },
+          ",{\"type\":\"TemplateProcessing\",\"single\":[" TEXT_A "],\"special_tokens\":{}}]}" },
         { "\"decoder\":" BYTE_LEVEL, "\"decoder\":null" },
         { "\"decoder\":" BYTE_LEVEL,
           "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[" BYTE_LEVEL "]}" },
@@ -238,6 +270,91 @@ static void a_merge_that_looks_like_a_comment_is_kept(void **state)
     bpe_file_free(f);
 }
 
+/* ---- files of characters */
+
+#define BLANK "\xE2\x96\x81"
+#define PREPEND "{\"type\":\"Prepend\",\"prepend\":\"" BLANK "\"}"
+#define REPLACE(from, to)                                                                          \
+    "{\"type\":\"Replace\",\"pattern\":{\"String\":\"" from "\"},\"content\":\"" to "\"}"
+#define METASPACE(more) "{\"type\":\"Metaspace\",\"replacement\":\"" BLANK "\"" more "}"
+#define LLAMA2 "{\"type\":\"Sequence\",\"normalizers\":[" PREPEND "," REPLACE(" ", BLANK) "]}"
+
+static const char characters[] =
+    "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":["
+    "{\"id\":260,\"content\":\"</s>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
+    "\"normalized\":false,\"special\":true}],\n\"normalizer\":" LLAMA2 ",\"pre_tokenizer\":null,"
+    "\"post_processor\":null,\"decoder\":{\"type\":\"Sequence\",\"decoders\":[" REPLACE(
+        BLANK,
+        " ") ",{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\","
+             "\"content\":\" \",\"start\":1,\"stop\":0}]},\"model\":{\"type\":\"BPE\",\"dropout\":null,"
+             "\"unk_token\":\"<unk>\",\"fuse_unk\":true,\"byte_fallback\":true,\n"
+             "\"vocab\":{~,\"" BLANK "\":256,\"a\":257,\"" BLANK
+             "a\":258,\"\u6f22\":259,\"</s>\":260},"
+             "\"merges\":[\"" BLANK " a\"]}}\n";
+
+static alibi_status parse_characters(struct bpe_file **out, const char *from, const char *to)
+{
+    struct text t = expand(characters, from, to);
+    alibi_status status = parse_exact(out, t.data, t.length);
+
+    text_free(&t);
+    return status;
+}
+
+static void tokens_of_characters_are_text_with_blanks_and_bytes(void **state)
+{
+    struct bpe_file *f = NULL;
+
+    (void)state;
+    assert_ok(parse_characters(&f, "", ""));
+    assert_true(f->characters);
+    assert_int_equal(f->prefix, PREFIX_ALWAYS);
+    assert_slice(f->tokens[0], "\0", 1);
+    assert_slice(f->tokens['a'], "a", 1);
+    assert_slice(f->tokens[0xE6], "\xE6", 1);
+    assert_slice(f->tokens[256], " ", 1);
+    assert_slice(f->tokens[258], " a", 2);
+    assert_slice(f->tokens[259], "漢", 3);
+    assert_merge(f, 0, 256, 257, 258);
+    assert_int_equal(f->byte_ids['a'], 'a');
+    assert_reads_back(f);
+    bpe_file_free(f);
+}
+
+static void blanks_before_text_are_read_in_every_spelling(void **state)
+{
+    static const struct {
+        const char *steps; /* the normalizer and the pre-tokenizer */
+        enum bpe_prefix prefix;
+        bool cut_blanks;
+    } cases[] = {
+        { REPLACE(" ", BLANK) ",\"pre_tokenizer\":null", PREFIX_NONE, false },
+        { "null,\"pre_tokenizer\":" METASPACE(""), PREFIX_EACH, true },
+        { "null,\"pre_tokenizer\":" METASPACE(",\"add_prefix_space\":true,\"str_rep\":\"" BLANK
+                                              "\""),
+          PREFIX_EACH, true },
+        { "null,\"pre_tokenizer\":" METASPACE(",\"prepend_scheme\":\"first\",\"split\":false"),
+          PREFIX_FIRST, false },
+        { "null,\"pre_tokenizer\":" METASPACE(
+              ",\"prepend_scheme\":\"never\",\"add_prefix_space\":false"),
+          PREFIX_NONE, true },
+        { "{\"type\":\"Sequence\",\"normalizers\":[" REPLACE(
+              " ", BLANK) "," PREPEND "]},\"pre_tokenizer\":null",
+          PREFIX_ALWAYS, false },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct bpe_file *f = NULL;
+        assert_ok(parse_characters(&f, LLAMA2 ",\"pre_tokenizer\":null", cases[i].steps));
+        assert_true(f->characters);
+        assert_int_equal(f->prefix, cases[i].prefix);
+        assert_int_equal(f->cut_blanks, cases[i].cut_blanks);
+        assert_reads_back(f);
+        bpe_file_free(f);
+    }
+}
+
 /* ---- defects */
 
 struct defect {
@@ -268,12 +385,38 @@ static void what_is_not_supported_is_named(void **state)
           "'truncation' is not supported" },
         { "\"padding\":null", "\"padding\":{}", "'padding' is not supported" },
         { "\"normalizer\":null", "\"normalizer\":{\"type\":\"NFKC\"}",
-          "the normalizer 'NFKC' is not supported, only NFC is, at byte" },
+          "the normalizer 'NFKC' is not supported" },
+        { "\"normalizer\":null", "\"normalizer\":" PREPEND,
+          "the normalizers Prepend and Replace with ByteLevel are not supported" },
+        { "\"normalizer\":null", "\"normalizer\":" REPLACE("a", BLANK),
+          "a Replace of 'a' is not supported" },
+        { "\"normalizer\":null", "\"normalizer\":" REPLACE(" ", "_"),
+          "'content' is '_', only '" BLANK "' is supported" },
+        { BYTE_LEVEL,
+          "{\"type\":\"Sequence\",\"pretokenizers\":[" METASPACE("") "," BYTE_LEVEL "]}",
+          "the pre-tokenizer 'ByteLevel' after Metaspace is not supported" },
+        { BYTE_LEVEL, METASPACE(",\"prepend_scheme\":\"last\""),
+          "'prepend_scheme' is 'last', not one of always, first, never" },
+        { BYTE_LEVEL, METASPACE(",\"add_prefix_space\":false"),
+          "'add_prefix_space' is false, but 'prepend_scheme' is 'always'" },
+        { "\"post_processor\":null", TEMPLATE("", ""), "the template 'single' has no text" },
+        { "\"post_processor\":null", TEMPLATE(TEXT_A "," TEXT_A, ""), "has a second text" },
+        { "\"post_processor\":null",
+          TEMPLATE(SPECIAL(END_OF_TEXT) "," SPECIAL(END_OF_TEXT) "," TEXT_A, ""),
+          "a template with several tokens before the text is not supported" },
+        { "\"post_processor\":null", TEMPLATE(SPECIAL("x") "," TEXT_A, ""),
+          "the special tokens of the template" },
+        { "\"post_processor\":null",
+          TEMPLATE(SPECIAL(END_OF_TEXT) "," TEXT_A, TOKEN(END_OF_TEXT, "258")),
+          "no added token is '<|endoftext|>' with the id 258" },
+        { "\"post_processor\":null",
+          TEMPLATE(SPECIAL(END_OF_TEXT) "," TEXT_A, TOKEN(END_OF_TEXT, "259,259")),
+          "has several ids" },
         { "\"normalizer\":null",
           "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},"
           "{\"type\":\"Lowercase\"}]}",
           "the normalizer 'Lowercase' is not supported" },
-        { BYTE_LEVEL, "null", "the pre-tokenizer is null, which is not byte-level" },
+        { BYTE_LEVEL, "null", "the pre-tokenizer has no ByteLevel" },
         { BYTE_LEVEL, "{\"type\":\"Whitespace\"}",
           "the pre-tokenizer 'Whitespace' is not supported" },
         { BYTE_LEVEL, SPLIT("\"Regex\":\"a\""), "the pre-tokenizer has no ByteLevel" },
@@ -290,8 +433,10 @@ static void what_is_not_supported_is_named(void **state)
         { BYTE_LEVEL,
           "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Isolated\",\"invert\":true}",
           "'invert' is true, which is not supported" },
-        { "\"add_prefix_space\":false", "\"add_prefix_space\":true",
-          "'add_prefix_space' is true, which is not supported" },
+        { BYTE_LEVEL,
+          "{\"type\":\"Sequence\",\"pretokenizers\":[" SPLIT(
+              "\"Regex\":\"a\"") ",{\"type\":\"ByteLevel\",\"add_prefix_space\":true}]}",
+          "'add_prefix_space' after another pre-tokenizer is not supported" },
         { "\"post_processor\":null", "\"post_processor\":{\"type\":\"BertProcessing\"}",
           "'BertProcessing' is not supported" },
         { "\"decoder\":" BYTE_LEVEL, "\"decoder\":{\"type\":\"Metaspace\"}",
@@ -299,7 +444,7 @@ static void what_is_not_supported_is_named(void **state)
         { "\"decoder\":" BYTE_LEVEL,
           "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"}]}",
           "'Fuse' is not" },
-        { "\"BPE\"", "\"WordPiece\"", "it is a WordPiece tokenizer; only byte-level BPE is read" },
+        { "\"BPE\"", "\"WordPiece\"", "it is a WordPiece tokenizer; only BPE is read" },
         { "\"dropout\":null", "\"dropout\":0.1", "the dropout of the model is not supported" },
         { "\"dropout\":null", "\"dropout\":\"0\"", "the dropout of the model is not supported" },
         { "\"continuing_subword_prefix\":null", "\"continuing_subword_prefix\":\"##\"",
@@ -316,6 +461,46 @@ static void what_is_not_supported_is_named(void **state)
 
     (void)state;
     ASSERT_REFUSED(defects);
+}
+
+static void what_files_of_characters_lack_or_cannot_have_is_named(void **state)
+{
+    static const struct defect defects[] = {
+        { "\"byte_fallback\":true", "\"byte_fallback\":false", "without 'byte_fallback'" },
+        { "\"fuse_unk\":true", "\"ignore_merges\":true",
+          "'ignore_merges' with 'byte_fallback' is not supported" },
+        { "\"decoders\":[", "\"decoders\":[" BYTE_LEVEL ",",
+          "the decoder 'ByteLevel' is not supported" },
+        { "\"normalizers\":[", "\"normalizers\":[{\"type\":\"NFC\"},",
+          "NFC with blanks as '" BLANK "' is not supported" },
+        { "\"normalizers\":[", "\"normalizers\":[" PREPEND ",", "'Prepend' is not supported" },
+        { "\"pre_tokenizer\":null", "\"pre_tokenizer\":" METASPACE(""),
+          "the pre-tokenizer 'Metaspace' is not supported here" },
+        { "\"pre_tokenizer\":null", "\"pre_tokenizer\":" SPLIT("\"Regex\":\"a\""),
+          "a Split with blanks as '" BLANK "' is not supported" },
+        { "\"\u6f22\":259", "\"a b\":259", "the token 'a b' has a blank" },
+        { "\"" BLANK "\":256,\"a\":257,\"" BLANK "a\":258,\"\u6f22\":259,\"</s>\":260},"
+          "\"merges\":[\"" BLANK " a\"]",
+          "\"_\":256,\"a\":257,\"b\":258,\"c\":259,\"</s>\":260},\"merges\":[]",
+          "no token is the blank, written '" BLANK "'" },
+        { "~,\"" BLANK "\":256", "~,\"_\":256", "the merge has '" BLANK "'" },
+        { "\"" BLANK " a\"]", "[\"" BLANK "\",\" \"]]", "' ', which is not in the vocabulary" },
+        { "\"content\":\"</s>\"", "\"content\":\"<0x41>\"", "has the id 260" },
+        { "\"id\":260,\"content\":\"</s>\"", "\"id\":65,\"content\":\"<0x41>\"",
+          "the added token '<0x41>' is a byte" },
+        { "\"id\":260,\"content\":\"</s>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
+          "\"normalized\":false",
+          "\"id\":261,\"content\":\"x " BLANK "\",\"single_word\":false,\"lstrip\":false,"
+          "\"rstrip\":false,\"normalized\":true",
+          "is 'normalized' by Prepend and has or takes blanks" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof defects / sizeof *defects; i++) {
+        struct bpe_file *f = NULL;
+        assert_fails(parse_characters(&f, defects[i].from, defects[i].to), ALIBI_BAD_INPUT,
+                     defects[i].part);
+    }
 }
 
 static void broken_grammar_is_refused_at_its_place(void **state)
@@ -504,7 +689,7 @@ static void values_may_be_deep_but_not_without_end(void **state)
     (void)state;
     for (int more = 0; more < 2; more++) {
         deep.length = 0;
-        text_append(&deep, "\"post_processor\":{\"type\":\"TemplateProcessing\",\"x\":");
+        text_append(&deep, "\"post_processor\":{\"type\":\"RobertaProcessing\",\"x\":");
         for (int i = 0; i < SCAN_DEPTH_MAX - 1 + more; i++)
             text_append(&deep, "[");
         for (int i = 0; i < SCAN_DEPTH_MAX - 1 + more; i++)
@@ -603,6 +788,10 @@ static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
     assert_true(fail_each_call("memory", parse_and_write, &t, ALIBI_MEMORY, "not enough memory") >=
                 12);
     text_free(&t);
+    t = expand(characters, "", "");
+    assert_true(fail_each_call("memory", parse_and_write, &t, ALIBI_MEMORY, "not enough memory") >=
+                12);
+    text_free(&t);
 }
 
 /* As many tokens and merges as can be said in 2 MB, and each merge twice. */
@@ -640,12 +829,16 @@ int main(void)
         cmocka_unit_test(every_byte_has_a_letter_of_its_own),
         cmocka_unit_test(a_file_gives_tokens_merges_added_tokens_and_pattern),
         cmocka_unit_test(patterns_stand_in_their_order),
+        cmocka_unit_test(a_template_says_which_tokens_are_around_a_text),
         cmocka_unit_test(harmless_variations_change_nothing),
+        cmocka_unit_test(tokens_of_characters_are_text_with_blanks_and_bytes),
+        cmocka_unit_test(blanks_before_text_are_read_in_every_spelling),
         cmocka_unit_test(nfc_is_read_alone_and_in_a_list),
         cmocka_unit_test(added_tokens_stand_for_their_own_text),
         cmocka_unit_test(tokens_of_other_letters_stand_for_their_own_text),
         cmocka_unit_test(a_merge_that_looks_like_a_comment_is_kept),
         cmocka_unit_test(what_is_not_supported_is_named),
+        cmocka_unit_test(what_files_of_characters_lack_or_cannot_have_is_named),
         cmocka_unit_test(broken_grammar_is_refused_at_its_place),
         cmocka_unit_test(members_are_known_and_come_once),
         cmocka_unit_test(ids_are_whole_and_each_is_there_once),
