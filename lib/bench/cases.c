@@ -569,6 +569,13 @@ static const struct attention_option {
     { .name = " gates", .bias = BIAS_GATE },
     { .name = " gates on half, window", .bias = BIAS_GATE, .window = true, .half = true },
     { .name = " gates dropout", .bias = BIAS_GATE, .drops = true },
+    { .name = " gain", .bias = BIAS_GAIN },
+    { .name = " gain rotated window", .bias = BIAS_GAIN, .rotated = true, .window = true },
+    { .name = " gain dropout window sinks",
+      .bias = BIAS_GAIN,
+      .drops = true,
+      .window = true,
+      .sinks = true },
     { .name = " rotated window sinks", .rotated = true, .window = true, .sinks = true },
     { .name = " pairs rotated window sinks",
       .rotated = true,
@@ -605,6 +612,7 @@ static bool make_attention(struct op_case *c)
     c->directions[1] = Lq == Lk;
     c->args.attention.args.scale = D > 0 ? 1.0 / sqrt((double)D) : 1.0;
     c->args.attention.args.bias.kind = bias;
+    c->args.attention.args.bias.tau = bias == BIAS_GAIN ? 3.0 : 0.0;
     c->args.attention.args.window = window;
     c->args.attention.args.dropout = dropout_of(drops ? 0.3 : 0.0);
     c->stores_first = rotated;
@@ -631,7 +639,7 @@ static bool make_attention(struct op_case *c)
     ATTENTION_VIEW(dk, Lk, Hkv, UNUSED, OUT)->least = one_key ? 1.0 : 0.0;
     ATTENTION_VIEW(dv, Lk, Hkv, UNUSED, OUT);
     ADD(c, attention, args.lse, tensor_3(NULL, S, B, H, Lq), OUT, IN);
-    if (bias != BIAS_NONE) {
+    if (bias != BIAS_NONE && bias != BIAS_GAIN) {
         size_t at = offsetof(union case_args, attention.args.bias.values);
         struct operand *o = add(c, "bias", at, values, IN, IN);
         o->positive = bias == BIAS_LINEAR;
@@ -1041,7 +1049,7 @@ const struct operation operations[] = {
       BENCH(dropout_bench, 7) },
     { "attention_sinks", "B Lq Lk H Hkv D T W", ATTENTION_OPTIONS, make_attention,
       { attention_forward, attention_backward }, { 2e-6, 4e-6 }, .roundings = 4,
-      BENCH(window_bench, 14) },
+      BENCH(window_bench, 17) },
     { "bucket", "H T buckets", 1, make_bucket, { bucket_forward, bucket_backward },
       { 0, 1e-6 }, .roundings = 1, TESTS(bucket_tests) },
     { "curve", "H T", 3, make_curve, { curve_forward, curve_backward },

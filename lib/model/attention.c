@@ -430,7 +430,7 @@ static alibi_status download_bias(struct device *dev, struct tensor *out, struct
 {
     struct tensor like = bias.values;
 
-    if (bias.kind == BIAS_NONE)
+    if (!like.data)
         return ALIBI_OK;
     if (bias.kind != BIAS_GATE)
         return download(dev, out, like);

@@ -371,10 +371,13 @@ alibi_status tables_backward(struct tables *t, const struct model *m)
 
 struct bias tables_bias(const struct tables *t, const struct model *m, int kind)
 {
-    enum bias_kind bias = m->pattern.kind[kind].method->bias;
+    const struct position *p = &m->pattern.kind[kind];
+    enum bias_kind bias = p->method->bias;
     struct tensor values = bias == BIAS_LINEAR  ? t[kind].slopes
                            : bias == BIAS_TABLE ? t[kind].bias
                                                 : tensor_none();
 
-    return (struct bias){ bias, values };
+    if (p->method->tau && p->method->tau(p) > 0)
+        return (struct bias){ .kind = BIAS_GAIN, .tau = p->method->tau(p) };
+    return (struct bias){ .kind = bias, .values = values };
 }

@@ -76,7 +76,8 @@ static struct attention_args arguments(const alibi_device *device, const struct 
 #undef KEYS
 
     if (a->slopes)
-        args.bias = (struct bias){ BIAS_LINEAR, tensor_1((void *)a->slopes, sums, a->heads) };
+        args.bias = (struct bias){ .kind = BIAS_LINEAR,
+                                   .values = tensor_1((void *)a->slopes, sums, a->heads) };
     if (a->slopes && a->dslopes)
         args.dbias = tensor_1(a->dslopes, sums, a->heads);
     return args;

@@ -331,8 +331,9 @@ typedef alibi_status gate_fn(struct device *dev, const struct gate_args *a);
 
 /* ---- attention
  *
- *   s(i, j) = scale * q_i . k_j + bias(h, i, j)      j <= i, and i - j < window if there is one
- *   y_i = sum_j softmax_j(s(i, .)) v_j,              lse_i = log sum_j exp(s(i, j))
+ *   s(i, j) = gain(i - j) scale q_i . k_j + bias(h, i, j)      j <= i, and i - j < window if there
+ * is one; gain is 1 but for BIAS_GAIN y_i = sum_j softmax_j(s(i, .)) v_j,              lse_i = log
+ * sum_j exp(s(i, j))
  *
  * Queries are the last Lq of Lk positions: query i is at position Lk - Lq + i and sees the keys
  * 0..Lk - Lq + i, or the last `window` of them. Full attention has Lq = Lk, decoding Lq = 1;
@@ -355,11 +356,13 @@ enum bias_kind {
     BIAS_LINEAR, /* -slopes[h] * distance */
     BIAS_TABLE,  /* table[h][min(distance, T - 1)] */
     BIAS_GATE,   /* c[b, h, i] - c[b, h, j], c from gate_forward; 0 for heads from G on */
+    BIAS_GAIN,   /* 1 - gain^2, gain = sqrt(1 + 2 ln(1 + distance / tau)); it has no gradient */
 };
 
 struct bias {
     enum bias_kind kind;
     struct tensor values; /* S; LINEAR: slopes [H]; TABLE: [H, T]; GATE: struct gate_args, c */
+    double tau;           /* GAIN: > 0 */
 };
 
 /* Skipping keys that cannot matter (docs/attention.md has the proof). Keys are taken in tiles of
@@ -424,7 +427,7 @@ typedef alibi_status cache_append_fn(struct device *dev, struct tensor dst, stru
  *
  * After attention in a window, for the keys j < sinks at i - j >= window:
  *
- *   s(i, j) = scale * q'_i . k_j + bias(h, i', j),       i' = min(i, window + sinks - 1)
+ *   s(i, j) = gain(i' - j) scale q'_i . k_j + bias(h, i', j),       i' = min(i, window + sinks - 1)
  *   lse'_i = log(exp(lse_i) + sum_j exp(s(i, j)))
  *   y'_i = exp(lse_i - lse'_i) y_i + sum_j dropout(exp(s(i, j) - lse'_i)) v_j
  *

@@ -49,7 +49,8 @@ static void add_query(const struct attention_args *a, const struct sinks_args *s
         add_weight(out, position - j, near, ref_sink_score(sinks, b, h, i, j), lse);
     for (int64_t j = attention_first_key(position, a->window); j <= position; j++)
         add_weight(out, position - j, near,
-                   a->scale * (double)dot(query, keys + j * k.stride[1], q.shape[3]) +
+                   ref_gain_at(a->bias, position - j) * a->scale *
+                           (double)dot(query, keys + j * k.stride[1], q.shape[3]) +
                        ref_bias_at(a->bias, b, h, position, j),
                    lse);
     out->queries++;

@@ -29,7 +29,8 @@ static double score(const struct attention_args *a, int64_t b, int64_t h, int64_
 
     for (int64_t d = 0; d < q.shape[3]; d++)
         sum += get(q, q_i + d) * get(k, k_j + d);
-    return a->scale * sum + ref_bias_at(a->bias, b, h, position, j);
+    return ref_gain_at(a->bias, position - j) * a->scale * sum +
+           ref_bias_at(a->bias, b, h, position, j);
 }
 
 /* Sums relative to the largest score so far, so that none overflows. */

@@ -9,7 +9,8 @@ static const struct position_method *const methods[] = {
 };
 
 static const struct position_preset *const presets[] = { &position_hybrid, &position_alibi_free,
-                                                         &position_drope };
+                                                         &position_drope,
+                                                         &position_scale_invariant };
 
 enum { METHODS = sizeof methods / sizeof *methods, PRESETS = sizeof presets / sizeof *presets };
 

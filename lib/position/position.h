@@ -16,7 +16,7 @@ enum position_place {
     POSITION_SCORES,    /* biases the scores in its layers, by distance or by gates */
 };
 
-enum { POSITION_OWN_BYTES = 64 };
+enum { POSITION_OWN_BYTES = 96 };
 
 /* The position of a layer: a method with its options. */
 struct position {
@@ -58,6 +58,9 @@ struct position_method {
     /* ROTATION: enum alibi_rotary_layout. */
     int (*layout)(const struct position *p);
 
+    /* ROTATION: tau of BIAS_GAIN; NULL, or 0: scores have no factor. */
+    double (*tau)(const struct position *p);
+
     /* The share of the training steps after which its layers have no position; NULL: all. */
     double (*until)(const struct position *p);
 
@@ -94,7 +97,8 @@ struct position_preset {
     const char *name, *summary, *pattern;
 };
 
-extern const struct position_preset position_hybrid, position_alibi_free, position_drope;
+extern const struct position_preset position_hybrid, position_alibi_free, position_drope,
+    position_scale_invariant;
 
 const struct position_preset *preset_at(int index);          /* NULL past the end */
 const struct position_preset *preset_find(const char *name); /* NULL: none */

@@ -15,6 +15,8 @@
  *                                                              Peng et al. (2023, arXiv 2309.00071)
  *   llama3 the same with g = (r - 1) / 3, and q and k as they are     Llama 3.1 (2024)
  *
+ * With `tau` scores have a factor and a bias by distance (scale_invariant.c).
+ *
  * With `until` layers rotate for that share of the steps of a training, and have no position after
  * it (drope.c).
  *
@@ -34,7 +36,10 @@ struct options {
     double factor;
     double until;     /* share of the training steps */
     int64_t original; /* length at which turns are counted; 0: the training length */
+    double tau;       /* 0: scores have no factor */
 };
+
+_Static_assert(sizeof(struct options) <= POSITION_OWN_BYTES, "the options of a method fit");
 
 enum stretch { STRETCH_NONE, STRETCH_PI, STRETCH_NTK, STRETCH_YARN, STRETCH_LLAMA3 };
 
@@ -56,6 +61,8 @@ static const struct alibi_option options[] = {
       "share of the training steps after which its layers have no position" },
     { "original", ALIBI_OPTION_INT, AT(original), 0, 1 << 24, NULL, "0", "N",
       "yarn, llama3: length before the model was trained further; 0: the training length" },
+    { "tau", ALIBI_OPTION_REAL, AT(tau), 0, 1e9, NULL, "0", "X",
+      "scores by distance are scale-invariant beyond X; 0: as they are" },
 };
 
 static void defaults(const struct alibi_config *c, void *own)
@@ -152,6 +159,11 @@ static double until(const struct position *p)
     return own(p)->until;
 }
 
+static double tau(const struct position *p)
+{
+    return own(p)->tau;
+}
+
 const struct position_method position_rotary = {
     .name = "rotary",
     .summary = "rotates queries and keys by angles that grow with the position",
@@ -163,4 +175,5 @@ const struct position_method position_rotary = {
     .row = row,
     .layout = layout,
     .until = until,
+    .tau = tau,
 };

@@ -86,6 +86,16 @@ fi
 check "generation with sinks" "$ALIBI" generate sinks --prompt "It was" --tokens 100
 expect 2 "'sinks' of 'alibi' has no effect without a window" \
     "$ALIBI" train "${small[@]}" --position alibi:sinks=4 --out no-window
+check "scale-invariant" "$ALIBI" train "${small[@]}" --position scale-invariant:tau=5 --out scale
+check "its pattern" "$ALIBI" train "${small[@]}" --position rotary:share=0.5:tau=5 --out scales
+if cmp -s {scale,scales}/step-00000006/model.safetensors &&
+    grep -qF '"position": "scale-invariant:tau=5"' scale/step-00000006/config.json; then
+    pass "scale-invariant:tau=5 is a name for its pattern"
+else
+    fail "scale-invariant" "not the weights of its pattern"
+fi
+check "its evaluation" "$ALIBI" eval scale "${text[@]}" --split valid --lengths 16,64 --tokens 512
+check "its generation" "$ALIBI" generate scale --prompt "It was" --tokens 100
 check "learned curves" "$ALIBI" train "${small[@]}" --position kerple,bam --out curves
 check "their numbers" "$ALIBI" inspect curves --json
 if grep -q '"kerple_p": \[' stdout && grep -q '"kerple_a": \[' stdout &&

@@ -253,6 +253,11 @@ def gates(c, w, n, x):
     return torch.cat([torch.einsum("bhl,ijl->bhij", log_f, between), free], dim=1)
 
 
+def gain(options, distance):
+    """Scale-invariant attention: a_t of the distance t, whose logits are a_t q . k + m_t."""
+    return (1 + 2 * torch.log(distance.clamp(min=0) / float(options["tau"]) + 1)).sqrt() if "tau" in options else 1.0
+
+
 def score_bias(c, w, n, distance):
     """[H, queries, keys] or 0, before the mask."""
     method, options, kind = layer(c, n)
@@ -270,7 +275,7 @@ def score_bias(c, w, n, distance):
         return w[table_name(kind)][bucket].permute(2, 0, 1)
     if method in ("kerple", "bam"):
         return -curve(method, options, distance.clamp(min=0), *w[table_name(kind)][:, :, None, None])
-    return 0.0
+    return 1 - gain(options, distance) ** 2 if "tau" in options else 0.0
 
 
 def rotate(c, x, options, positions):
@@ -308,8 +313,9 @@ def attend_stream(c, w, n, q, k, v):
         if "logn" in options:
             query = query * w[f"blocks.{n}.attention.logn"][:, None, None] * math.log(max(len(held), 2))
         keys, values = (x.repeat_interleave(c["heads"] // c["kv_heads"], dim=1) for x in (keys, v[:, :, held]))
-        scores = query @ keys.transpose(-1, -2) / math.sqrt(q.shape[-1])
-        out.append((scores + score_bias(c, w, n, places[-1:, None] - places[None])).softmax(-1) @ values)
+        distance = places[-1:, None] - places[None]
+        scores = query @ keys.transpose(-1, -2) / math.sqrt(q.shape[-1]) * gain(options, distance)
+        out.append((scores + score_bias(c, w, n, distance)).softmax(-1) @ values)
     return torch.cat(out, dim=2)
 
 
@@ -326,8 +332,8 @@ def attend_all(c, w, n, q, k, v, gates):
         scaled = q[:, -logn_heads(c, n):] * w[name + ".logn"][:, None, None] * seen.log()[:, None]
         q = torch.cat([q[:, :H - logn_heads(c, n)], scaled], dim=1)
     k, v = k.repeat_interleave(H // G, dim=1), v.repeat_interleave(H // G, dim=1)
-    scores = q @ k.transpose(-1, -2) / math.sqrt(D) + gates
-    scores = scores + score_bias(c, w, n, positions[:, None] - positions[None])
+    distance = positions[:, None] - positions[None]
+    scores = q @ k.transpose(-1, -2) / math.sqrt(D) * gain(options, distance) + score_bias(c, w, n, distance) + gates
     return drop_weights(c, n, scores.masked_fill(later, -math.inf).softmax(-1)) @ v
 
 
@@ -604,6 +610,8 @@ def main():
     make_golden("hybrid", configure(position="hybrid:window=7", layers=4, heads=3, width=12))
     make_golden("sinks", configure(position="rotary:window=5:sinks=3,alibi:window=4:sinks=2:logn,t5:window=6:sinks=4", layers=3,
                                    heads=4, width=16, kv_heads=2, t5_buckets=8, t5_max_distance=16))
+    make_golden("scale-invariant", configure(position="rotary:share=0.5:tau=10,rotary:tau=2:window=5:sinks=2", heads=4, width=16,
+                                             kv_heads=2, qk_norm=True))
     make_golden("pattern", configure(position="alibi:window=6:logn,rotary:logn,t5:buckets=8:max-distance=16", layers=3,
                                      heads=3, width=12, kv_heads=1))
     make_golden("shares", configure(position="alibi:free=0.4:logn,rotary:share=0.5", heads=5, width=20))

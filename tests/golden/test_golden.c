@@ -249,6 +249,7 @@ static const char *const models[] = {
     "t5",
     "hybrid",
     "sinks",
+    "scale-invariant",
     "pattern",
     "curves",
     "gates",

@@ -21,7 +21,7 @@ struct skip_case {
     int64_t L, H, Hkv, D;
     enum bias_kind bias;
     double slope; /* 0: those of ALiBi for H heads; else of every head. Gates: of their sums, on
-                     average */
+                     average. Gain: tau */
     int keys;
     double eps;
     int64_t window;
@@ -138,7 +138,7 @@ static struct data make(struct skip_case c)
         .q = normal_tensor(&d, c.H, 1),
         .k = make_keys(&d),
         .v = normal_tensor(&d, c.Hkv, 3),
-        .bias = { c.bias, c.bias == BIAS_GATE ? make_gates(&d) : make_bias(&d) },
+        .bias = { c.bias, c.bias == BIAS_GATE ? make_gates(&d) : make_bias(&d), c.slope },
         .scale = 1.0 / sqrt((double)c.D),
         .window = c.window,
     };
@@ -188,9 +188,9 @@ static void tile_weights(const struct data *d, int64_t h, int64_t i, double lse,
         double s = 0.0;
         for (int64_t n = 0; n < D; n++)
             s += q[n] * k[n];
-        s *= a->scale;
+        s *= a->scale * ref_gain_at(a->bias, distance);
         s += a->bias.kind == BIAS_LINEAR  ? -bias[h] * (double)distance
-             : a->bias.kind == BIAS_GATE  ? ref_bias_at(a->bias, 0, h, i, j)
+             : a->bias.kind >= BIAS_GATE  ? ref_bias_at(a->bias, 0, h, i, j)
              : a->bias.kind == BIAS_TABLE ? bias[h * T + (distance < T ? distance : T - 1)]
                                           : 0.0;
         weights[j / ATTENTION_TILE] += exp(s - lse);
@@ -315,6 +315,7 @@ static bool check_case(struct skip_case c, const struct ops *ops)
            c.bias == BIAS_LINEAR  ? "alibi"
            : c.bias == BIAS_TABLE ? "table"
            : c.bias == BIAS_GATE  ? "gates"
+           : c.bias == BIAS_GAIN  ? "gain"
                                   : "none",
            c.slope, keys_names[c.keys], c.eps, s.kept, s.oracle, s.skipped_weight);
     good = s.skipped_weight <= c.eps && s.kept >= s.oracle && s.counted;
@@ -409,6 +410,10 @@ static void error_stays_within_what_is_proven_for_hostile_data(void **state)
         { 700, 3, 1, 16, BIAS_GATE, 0.1, KEYS_RANDOM, 1e-2, 0 },
         { 650, 2, 2, 16, BIAS_GATE, 0.5, KEYS_SMALL, TINY, 200 },
         { 2049, 1, 1, 8, BIAS_GATE, 0.02, KEYS_RANDOM, TINY, 0 },
+        { 700, 1, 1, 64, BIAS_GAIN, 10, KEYS_SINKS, 1e-2, 0 },
+        { 700, 2, 2, 16, BIAS_GAIN, 1e-5, KEYS_SMALL, 1e-4, 0 },
+        { 1500, 2, 1, 16, BIAS_GAIN, 1e-6, KEYS_SMALL, 1e-6, 0 },
+        { 650, 3, 1, 16, BIAS_GAIN, 1e-6, KEYS_RANDOM, 1e-2, 200 },
     };
 
     (void)state;
@@ -495,6 +500,9 @@ static void decoding_and_chunks_stay_within_what_is_proven(void **state)
                                    queries[q], &ops);
                 good &= check_tail((struct skip_case){ lengths[l], 4, 2, 16, BIAS_GATE, 0.1,
                                                        KEYS_RANDOM, 1e-2, 0 },
+                                   queries[q], &ops);
+                good &= check_tail((struct skip_case){ lengths[l], 4, 2, 16, BIAS_GAIN, 1e-5,
+                                                       KEYS_SMALL, 1e-3, 0 },
                                    queries[q], &ops);
             }
     assert_true(good);

@@ -22,6 +22,7 @@ static const char *position_number(int i)
     static const char *const patterns[] = { "rotary:window=20,none:logn:temperature=1",
                                             "rotary:logn:window=9,alibi:logn:train-slopes",
                                             "kerple:power:window=20,bam:logn",
+                                            "rotary:share=0.5:tau=10,rotary:tau=5:window=9:sinks=3",
                                             "rotary:window=9:sinks=3,alibi:window=20:sinks=4:logn",
                                             "alibi:free=0.5:logn,rotary:share=0.5",
                                             "rotary:window=9,fox:free=0.5:logn" };

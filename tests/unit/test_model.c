@@ -48,6 +48,7 @@ static const char *const patterns[] = {
     "alibi:free=0.7:logn:train-slopes:window=20,alibi:free=1",
     "kerple:logn,kerple:power:window=4",
     "rotary:window=3:sinks=2,none:logn:window=5:sinks=1",
+    "rotary:share=0.5:tau=3,rotary:tau=2:window=4:sinks=2:logn",
     "alibi:train-slopes:window=4:sinks=3,kerple:window=3:sinks=2",
     "t5:window=2:sinks=4,rotary:layout=pairs:window=3:sinks=1:logn",
     "rotary:window=3,fox:free=0.4:logn",

@@ -89,6 +89,7 @@ static void stream_equals_a_window_as_long_as_the_text(void **state)
                                            "rotary:window=40,none",
                                            "t5:window=100,alibi",
                                            "rotary:window=40:sinks=4,alibi:window=70:sinks=1",
+                                           "scale-invariant",
                                            "kerple",
                                            "kerple:power,bam",
                                            "fox",
@@ -97,7 +98,7 @@ static void stream_equals_a_window_as_long_as_the_text(void **state)
     alibi_corpus *c = new_text(20000);
 
     (void)state;
-    for (int i = 0; i < 9; i++)
+    for (int i = 0; i < 10; i++)
         for (int s = 0; s < 2; s++) {
             struct model *m = new_model(methods[i], 4);
             struct alibi_eval_result whole, stream;

@@ -19,6 +19,7 @@ struct attention_shape attention_shape_of(const struct attention_args *a)
              .gates_plane = a->bias.values.stride[0],
              .gates_row = a->bias.values.stride[1],
              .gates_head = a->bias.values.stride[2],
+             .tau = (float)a->bias.tau,
              .window =
                  (int)(a->window > 0 && a->window < a->k.shape[1] ? a->window : a->k.shape[1]) };
 }
@@ -49,8 +50,8 @@ alibi_status check_size(const struct attention_args *a)
 bool wgmma_serves(const struct context *c, const struct attention_args *a)
 {
     return c->major == 9 && a->q.type == DTYPE_BF16 && a->q.shape[3] > 0 && a->q.shape[3] <= 128 &&
-           a->scale > 0 && rows_are_aligned(a->q) && rows_are_aligned(a->k) &&
-           rows_are_aligned(a->v) && rows_are_aligned(a->y);
+           a->scale > 0 && a->bias.kind != BIAS_GAIN && rows_are_aligned(a->q) &&
+           rows_are_aligned(a->k) && rows_are_aligned(a->v) && rows_are_aligned(a->y);
 }
 
 } // namespace

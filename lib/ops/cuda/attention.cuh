@@ -41,6 +41,7 @@ struct attention_shape {
     int G; // BIAS_GATE: heads that have gates, the first ones; 0: none
     int64_t gates_plane, gates_row,
         gates_head; // and the strides of their two numbers [2, B, G, Lk]
+    float tau;      // BIAS_GAIN
     int window;     // keys that a query sees at most: Lk if the call has no window
 
     __host__ __device__ int past() const // positions before the first query
@@ -65,7 +66,14 @@ struct attention_shape {
             return -values[h] * (float)distance;
         if (kind == BIAS_TABLE)
             return values[(int64_t)h * T + min(distance, T - 1)];
+        if (kind == BIAS_GAIN)
+            return -2.0f * log1pf((float)distance / tau);
         return 0.0f;
+    }
+
+    __device__ __forceinline__ float gain(int distance) const // the factor on q . k
+    {
+        return kind == BIAS_GAIN ? sqrtf(1.0f + 2.0f * log1pf((float)distance / tau)) : 1.0f;
     }
 
     // c_i - c_j of a head that has gates; `row`: the sequence of its keys. The difference of two
@@ -320,6 +328,13 @@ __device__ __forceinline__ float weight_bound(const attention_shape &s, int row,
                          : largest_bias(s, h, position - last, position - first);
     float exponent = reach * norm + bias - own +
                      rounding * (reach * (norm + own_norm) + fabsf(bias) + fabsf(own));
+
+    if (s.kind == BIAS_GAIN) { // gain x + 1 - gain^2 is concave, with its top at x / 2
+        float x = reach * norm, near = s.gain(position - last), far = s.gain(position - first);
+        float gain = x / 2 < near ? near : x / 2 > far ? far : x / 2;
+        exponent = gain * x + (1.0f - gain * gain) - own +
+                   rounding * (far * (x + far) + reach * own_norm + fabsf(own));
+    }
 
     exponent = exponent < lowest ? lowest : exponent; // NaN stays NaN
     return 1.001f * counted_keys(s, h, last - first + 1) * expf(exponent);

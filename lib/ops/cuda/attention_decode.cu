@@ -107,7 +107,8 @@ __device__ __forceinline__ void find_scores(float *scores, const decode_params<T
     for (int n = threadIdx.x / ROW_LANES; n < PART_KEYS; n += THREADS / ROW_LANES) {
         float x = -INFINITY;
         if (n < count && first + n >= w.first && (tiles >> n / ATTENTION_TILE & 1))
-            x = fmaf(p.s.scale, lanes_dot<PACKS>(query, p.k.row(w.slot, first + n, w.kv), p.s.D),
+            x = fmaf(p.s.gain(w.position - first - n) * p.s.scale,
+                     lanes_dot<PACKS>(query, p.k.row(w.slot, first + n, w.kv), p.s.D),
                      p.s.bias(w.slot, w.h, w.position, first + n));
         if (threadIdx.x % ROW_LANES == 0)
             scores[n] = x;

@@ -47,11 +47,13 @@ __device__ __forceinline__ const uint32_t *kept_row(const plain_params<T> &c, in
 template <class T>
 __device__ __forceinline__ float score(const plain_params<T> &c, int b, int h, int i, int j)
 {
-    return c.s.scale * dot(c.q.row(b, i, h), c.k.row(b, j, c.s.key_head(h)), c.s.D) +
+    return c.s.gain(c.s.past() + i - j) * c.s.scale *
+               dot(c.q.row(b, i, h), c.k.row(b, j, c.s.key_head(h)), c.s.D) +
            c.s.bias(b, h, c.s.past() + i, j);
 }
 
-// P after dropout, and dS, of one pair, for the backward pass.
+// P after dropout, and dS, of one pair, for the backward pass. dS has the factor on q . k, which
+// dQ and dK need; the bias with a factor has no gradient of its own.
 template <class T>
 __device__ __forceinline__ void pair(const plain_params<T> &c, int b, int h, int i, int j, float *p,
                                      float *ds)
@@ -61,7 +63,7 @@ __device__ __forceinline__ void pair(const plain_params<T> &c, int b, int h, int
     float dp = dot(c.dy.row(b, i, h), c.v.row(b, j, c.s.key_head(h)), c.s.D);
 
     *p = factor * weight;
-    *ds = weight * fmaf(factor, dp, -c.delta[row]);
+    *ds = weight * fmaf(factor, dp, -c.delta[row]) * c.s.gain(i - j);
 }
 
 // sums[d] = shrink * sums[d] + sum over n of weight_n * rows[first + n][d], lanes along D. Lane n

@@ -102,7 +102,7 @@ __device__ __forceinline__ float find_scores(const sinks_params<T> &p, const que
             sum = fmaf(q[d], to_float(key[d]), sum);
         sum = warp_sum(sum);
         if (lane == j)
-            score = fmaf(p.s.scale, sum, p.s.bias(w.h, w.to - j));
+            score = fmaf(p.s.gain(w.to - j) * p.s.scale, sum, p.s.bias(w.h, w.to - j));
     }
     return score;
 }
@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(32 * WARPS)
             dp = fmaf(to_float(dy[d]), to_float(value[d]), dp);
         dp = warp_sum(dp);
         if (lane == j)
-            ds = weight * fmaf(mask, dp, -delta);
+            ds = weight * fmaf(mask, dp, -delta) * p.s.gain(w.to - j);
     }
     if (lane < w.seen) {
         p.weights[p.kept(w.b, w.h, lane, w.i)] = mask * weight;
@@ -275,9 +275,15 @@ __global__ void __launch_bounds__(256)
 
 template <class T> sinks_params<T> params_of(const struct sinks_args *a)
 {
+    // Sizes and bias as attention has them; the keys of the window are not here.
+    struct attention_args shape = {};
     struct rotation rotation = a->rotation;
     sinks_params<T> p = {};
 
+    shape.q = a->q;
+    shape.k = a->k;
+    shape.bias = a->bias;
+    shape.scale = a->scale;
     rotation.start = 0;
     p.q = heads_of<const T>(a->q);
     p.k = heads_of<const T>(a->k);
@@ -288,17 +294,8 @@ template <class T> sinks_params<T> params_of(const struct sinks_args *a)
     p.dk = heads_of<T>(a->dk);
     p.dv = heads_of<T>(a->dv);
     p.lse = (float *)a->lse.data;
-    p.s = { .B = (int)a->q.shape[0],
-            .H = (int)a->q.shape[2],
-            .Hkv = (int)a->k.shape[2],
-            .D = (int)a->q.shape[3],
-            .Lq = (int)a->q.shape[1],
-            .Lk = (int)a->q.shape[1],
-            .scale = (float)a->scale,
-            .kind = a->bias.kind,
-            .values = (const float *)a->bias.values.data,
-            .T = a->bias.kind == BIAS_TABLE ? (int)a->bias.values.shape[1] : 1,
-            .window = (int)a->window };
+    p.s = attention_shape_of(&shape);
+    p.s.window = (int)a->window;
     p.rotation = angles_of(rotation, a->q.shape[3]);
     p.ragged = ragged_rows_of(a->rotation.ragged);
     p.mask = weight_mask_of(a->dropout, a->q.shape[1]);

@@ -1,14 +1,14 @@
 /* attention.c
  *
- *   s(i, j) = scale * q_i . k_j + bias(h, i, j)      j <= i, i - j < window
+ *   s(i, j) = gain(i - j) scale q_i . k_j + bias(h, i, j)      j <= i, i - j < window
  *   p(i, j) = exp(s(i, j) - lse_i),     lse_i = log sum_j exp(s(i, j))
  *   y_i = sum_j m(i, j) p(i, j) v_j,     m(i, j) = 1, or with dropout 0 or 1 / (1 - p)
  *
  * Backward:
  *
  *   D_i = dy_i . y_i,     ds(i, j) = p(i, j) (m(i, j) dy_i . v_j - D_i)
- *   dq_i = scale * sum_j ds(i, j) k_j
- *   dk_j = scale * sum_i ds(i, j) q_i,     dv_j = sum_i m(i, j) p(i, j) dy_i
+ *   dq_i = scale * sum_j gain(i - j) ds(i, j) k_j
+ *   dk_j = scale * sum_i gain(i - j) ds(i, j) q_i,     dv_j = sum_i m(i, j) p(i, j) dy_i
  *   dbias: ds(i, j) is added to the entry that s(i, j) read; for slopes, times -(i - j); for gates,
  *   which s(i, j) reads at i and j, dc_j = -sum_i ds(i, j): those at i cancel, sum_j ds(i, j) = 0
  *
@@ -75,8 +75,15 @@ double ref_bias_at(struct bias bias, int64_t row, int64_t h, int64_t position, i
         return h < bias.values.shape[2]
                    ? gate_sum(bias.values, row, h, position) - gate_sum(bias.values, row, h, j)
                    : 0.0;
+    case BIAS_GAIN:
+        return -2.0 * log1p((double)distance / bias.tau);
     }
     return 0.0;
+}
+
+double ref_gain_at(struct bias bias, int64_t distance)
+{
+    return bias.kind == BIAS_GAIN ? sqrt(1.0 + 2.0 * log1p((double)distance / bias.tau)) : 1.0;
 }
 
 static double score(const struct attention_args *a, struct head n, int64_t i, int64_t j)
@@ -84,7 +91,8 @@ static double score(const struct attention_args *a, struct head n, int64_t i, in
     double product =
         dot(a->q, at(a->q, n.b, i, n.h), a->k, at(a->k, n.keys, j, n.kv), a->q.shape[3]);
 
-    return a->scale * product + ref_bias_at(a->bias, n.keys, n.h, i + n.past, j);
+    return ref_gain_at(a->bias, i + n.past - j) * a->scale * product +
+           ref_bias_at(a->bias, n.keys, n.h, i + n.past, j);
 }
 
 static double mask_at(const struct attention_args *a, struct head n, int64_t i, int64_t j)
@@ -228,10 +236,11 @@ static void backward_row(const struct attention_args *a, struct sums *s, struct 
         int64_t distance = i + n.past - j;
         double p = exp(score(a, n, i, j) - lse), m = mask_at(a, n, i, j);
         double ds = p * (m * dot(a->dy, dy_i, a->v, v_j, D) - D_i);
+        double scaled = a->scale * ref_gain_at(a->bias, distance) * ds;
 
         for (int64_t d = 0; d < D; d++) {
-            s->dq[d] += a->scale * ds * get(a->k, k_j + d);
-            s->dk[j * D + d] += a->scale * ds * get(a->q, q_i + d);
+            s->dq[d] += scaled * get(a->k, k_j + d);
+            s->dk[j * D + d] += scaled * get(a->q, q_i + d);
             s->dv[j * D + d] += m * p * get(a->dy, dy_i + d);
         }
         if (a->bias.kind == BIAS_GATE && present(a->dbias) && n.h < a->dbias.shape[1])

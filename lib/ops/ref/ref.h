@@ -63,6 +63,9 @@ static inline bool present(struct tensor t)
  * reads. */
 double ref_bias_at(struct bias bias, int64_t row, int64_t h, int64_t position, int64_t j);
 
+/* The factor on q . k at that distance. */
+double ref_gain_at(struct bias bias, int64_t distance);
+
 /* The score of query i and a sink that it sees. */
 double ref_sink_score(const struct sinks_args *a, int64_t b, int64_t h, int64_t i, int64_t j);
 

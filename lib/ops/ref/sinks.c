@@ -1,14 +1,14 @@
 /* sinks.c
  *
- *   s(i, j) = scale * q'_i . k_j + bias(h, i', j)      j < sinks, i - j >= window
+ *   s(i, j) = gain(i' - j) scale q'_i . k_j + bias(h, i', j)      j < sinks, i - j >= window
  *   lse' = log(exp(lse) + sum_j exp(s(i, j))),     p(i, j) = exp(s(i, j) - lse')
  *   y' = exp(lse - lse') y + sum_j m(i, j) p(i, j) v_j,     m(i, j) = 1, or the mask of dropout
  *
  * Backward:
  *
  *   ds(i, j) = p(i, j) (m(i, j) dy_i . v_j - dy_i . y'_i)
- *   dq' = scale * sum_j ds(i, j) k_j, rotated back to position i, is added to dq
- *   dk_j += scale * sum_i ds(i, j) q'_i,     dv_j += sum_i m(i, j) p(i, j) dy_i
+ *   dq' = scale * sum_j gain ds(i, j) k_j, rotated back to position i, is added to dq
+ *   dk_j += scale * sum_i gain ds(i, j) q'_i,     dv_j += sum_i m(i, j) p(i, j) dy_i
  *
  * A pair of a head is a complex number z, and its rotation a factor w. From position i to i' it is
  * w(i') conj(w(i)) / |w(i)|^2, because a method may stretch what it rotates. */
@@ -89,7 +89,8 @@ static double score(const struct sinks_args *a, struct query n, int64_t j)
 
     for (int64_t d = 0; d < a->q.shape[3]; d++)
         sum += element(a, n, d) * get(a->k, at(a->k, n.slot, j, n.kv) + d);
-    return a->scale * sum + ref_bias_at(a->bias, n.slot, n.h, n.to, j);
+    return ref_gain_at(a->bias, n.to - j) * a->scale * sum +
+           ref_bias_at(a->bias, n.slot, n.h, n.to, j);
 }
 
 double ref_sink_score(const struct sinks_args *a, int64_t b, int64_t h, int64_t i, int64_t j)
@@ -193,14 +194,15 @@ static void backward_row(const struct sinks_args *a, struct sums *s, struct quer
         delta += get(a->dy, dy + d) * get(a->y, y + d);
     for (int64_t j = 0; j < n.seen; j++) {
         int64_t k = at(a->k, n.slot, j, n.kv), v = at(a->v, n.slot, j, n.kv), distance = n.to - j;
-        double p = exp(score(a, n, j) - lse), m = mask_at(a, n, j), dp = 0.0, ds;
+        double p = exp(score(a, n, j) - lse), m = mask_at(a, n, j), dp = 0.0, ds, scaled;
 
         for (int64_t d = 0; d < D; d++)
             dp += get(a->dy, dy + d) * get(a->v, v + d);
         ds = p * (m * dp - delta);
+        scaled = a->scale * ref_gain_at(a->bias, distance) * ds;
         for (int64_t d = 0; d < D; d++) {
-            s->dq[d] += a->scale * ds * get(a->k, k + d);
-            s->dk[j * D + d] += a->scale * ds * element(a, n, d);
+            s->dq[d] += scaled * get(a->k, k + d);
+            s->dk[j * D + d] += scaled * element(a, n, d);
             s->dv[j * D + d] += m * p * get(a->dy, dy + d);
         }
         if (s->distances > 0 && a->bias.kind == BIAS_LINEAR)

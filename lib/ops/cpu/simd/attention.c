@@ -27,7 +27,7 @@ struct work {
     float *o;       /* [TILE, width] */
     float *m, *l;   /* [TILE] */
     float *shrink;  /* [TILE] */
-    float *strip;   /* [2 TILE] */
+    float *strip;   /* [4 TILE] */
     float *top;     /* [TILE] the largest score of the current tile */
     float *reach;   /* [TILE] |scale q_i| */
     float *out;     /* [TILE] bound on the weight that was skipped */
@@ -42,7 +42,7 @@ static bool drops(const struct heads *c)
 
 static int64_t work_floats(const struct heads *c)
 {
-    return TILE * (c->D + TILE + 2 * c->width + 9 + (drops(c) ? TILE : 0));
+    return TILE * (c->D + TILE + 2 * c->width + 11 + (drops(c) ? TILE : 0));
 }
 
 static struct work work_at(const struct heads *c, float *memory)
@@ -57,7 +57,7 @@ static struct work work_at(const struct heads *c, float *memory)
     w.l = w.m + TILE;
     w.shrink = w.l + TILE;
     w.strip = w.shrink + TILE;
-    w.top = w.strip + 2 * TILE;
+    w.top = w.strip + 4 * TILE;
     w.reach = w.top + TILE;
     w.out = w.reach + TILE;
     w.bound = w.out + TILE;
@@ -107,6 +107,18 @@ static bool skip_by_gates(struct work *w, struct gates g, const struct tile *t,
     return skip(w, t, (float)(keys.last - keys.first + 1), keys.norm, size, eps);
 }
 
+/* The largest score at the distances of the keys, which grows with the gain until that is half of
+ * reach * norm, and then falls. */
+static bool skip_by_gain(struct work *w, const struct heads *c, const struct tile *t,
+                         struct key_range keys, float eps)
+{
+    float near = gain_at(c, t->i - keys.last), far = gain_at(c, t->i - keys.first + t->lanes - 1);
+
+    for (int64_t i = 0; i < t->lanes; i++)
+        w->bound[i] = bounds_gain(w->reach[i] * keys.norm, near, far);
+    return skip(w, t, (float)(keys.last - keys.first + 1), far * keys.norm, far * far, eps);
+}
+
 /* Under a slope each query has its own largest bias, that at the nearest key, or at the farthest if
  * the slope is negative; with gates too; elsewhere one serves all. */
 static bool skip_by_norms(struct work *w, const struct heads *c, const struct tile *t,
@@ -122,6 +134,8 @@ static bool skip_by_norms(struct work *w, const struct heads *c, const struct ti
 
     if (gates.sum)
         return skip_by_gates(w, gates, t, keys, eps);
+    if (c->gain)
+        return skip_by_gain(w, c, t, keys, eps);
     for (int64_t i = 0; i < t->lanes; i++)
         w->bound[i] = w->reach[i] * keys.norm + nearest + step * (float)i;
     return skip(w, t, bounds_count(bias, t->h, keys.last - keys.first + 1), keys.norm, size, eps);
@@ -129,10 +143,13 @@ static bool skip_by_norms(struct work *w, const struct heads *c, const struct ti
 
 /* The bias of a score that matters is no larger than the scores of the tile or the maximum so far,
  * which are counted. */
-static bool skip_by_scores(struct work *w, const struct tile *t, struct key_range keys, float eps)
+static bool skip_by_scores(struct work *w, const struct heads *c, const struct tile *t,
+                           struct key_range keys, float eps)
 {
+    float gain = gain_at(c, t->i - t->j + t->lanes - 1);
+
     memcpy(w->bound, w->top, sizeof(float) * TILE);
-    return skip(w, t, (float)t->nk, 2.0f * keys.norm, 0.0f, eps);
+    return skip(w, t, (float)t->nk, 2.0f * gain * keys.norm, 0.0f, eps);
 }
 
 /* ---- one tile */
@@ -195,7 +212,7 @@ static bool visit(struct work *w, const struct heads *c, const struct tile *t,
 
     tile_scores(w->s, c, t, rows_of(c->a->k, t->b, t->j, t->kv), w->queries, start);
     find_top(w, t);
-    if (eps > 0.0f && !t->diagonal && skip_by_scores(w, t, keys, eps))
+    if (eps > 0.0f && !t->diagonal && skip_by_scores(w, c, t, keys, eps))
         return false;
     for (int64_t i = 0; i < t->lanes; i += SIMD_WIDTH)
         softmax_lanes(w, t, i);
@@ -313,11 +330,15 @@ out:
 alibi_status SIMD(attention_forward)(struct device *dev, const struct attention_args *a)
 {
     struct heads c = heads_of(a);
+    alibi_status status;
 
     if (a->y.type != DTYPE_F32)
         return ref_attention_forward(dev, a);
     if (c.B == 0 || c.H == 0 || c.Lq == 0)
         return ALIBI_OK;
-    return c.Lq <= DECODE_ROWS && !present(a->skip.kept) && !drops(&c) ? decode_rows(&c)
-                                                                       : forward_tiles(&c);
+    TRY_RETURN(gain_init(&c));
+    status = c.Lq <= DECODE_ROWS && !present(a->skip.kept) && !drops(&c) ? decode_rows(&c)
+                                                                         : forward_tiles(&c);
+    mem_free(c.gain);
+    return status;
 }

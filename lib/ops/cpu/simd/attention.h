@@ -4,7 +4,7 @@
  * A tile is TILE queries by TILE keys. Its scores are stored with the keys as rows and the queries
  * as lanes,
  *
- *   s[j, i] = bias(h, i, j) + (scale q_i) . k_j
+ *   s[j, i] = bias(h, i, j) + gain(i - j) (scale q_i) . k_j
  *
  * so that a maximum or a sum over keys needs no movement between lanes, keys are read in
  * place, and only the queries are transposed, once for all the key tiles they meet.
@@ -29,6 +29,7 @@ enum { TILE = 64, CORNER = 16 };
 struct heads {
     int64_t B, Lq, Lk, H, Hkv, D, width, past;
     const struct attention_args *a;
+    float *gain; /* [Lk]: the factors by distance, owned; NULL: all are 1 */
 };
 
 static inline int64_t whole_vectors(int64_t n)
@@ -175,6 +176,8 @@ alibi_status decode_rows(const struct heads *c);
 /* ---- attention_tile.c */
 
 #define fill_bias SIMD(fill_bias)
+#define fill_gain SIMD(fill_gain)
+#define gain_init SIMD(gain_init)
 #define fill_start SIMD(fill_start)
 #define pack_rows SIMD(pack_rows)
 #define pack_lanes SIMD(pack_lanes)
@@ -186,17 +189,30 @@ alibi_status decode_rows(const struct heads *c);
 
 /* bias[n] <- the bias of head h at distance + n * step for n < count, -infinity where the distance
  * is negative or outside the window; gates are not in it. */
-void fill_bias(float *bias, const struct attention_args *a, int64_t h, int64_t distance,
-               int64_t step, int64_t count);
+void fill_bias(float *bias, const struct heads *c, int64_t h, int64_t distance, int64_t step,
+               int64_t count);
 
-/* What the scores of a tile begin with: row j is at + j * row. */
+/* Fills in c->gain, which mem_free() ends; and the factors of such a strip, 1 for negative
+ * distances. */
+alibi_status gain_init(struct heads *c);
+void fill_gain(float *gain, const struct heads *c, int64_t distance, int64_t step, int64_t count);
+
+static inline float gain_at(const struct heads *c, int64_t distance)
+{
+    return c->gain ? c->gain[smaller(distance, c->Lk - 1)] : 1.0f;
+}
+
+/* What the scores of a tile begin with: row j is at + j * row; and the factors on the products, in
+ * rows alike; NULL: all are 1. */
 struct start {
     const float *at;
     int64_t row;
+    const float *gain;
 };
 
 /* The strip of a tile, lanes + nk - 1 numbers, each row of which begins one number earlier than the
- * row before; or with gates a matrix in `scores` [TILE, TILE], where the scores may replace it. */
+ * row before, and after 2 TILE numbers the strip of factors; or with gates a matrix in `scores`
+ * [TILE, TILE], where the scores may replace it. */
 struct start fill_start(float *strip, float *scores, const struct heads *c, const struct tile *t);
 
 /* to [n, width] <- factor * from [n, D], zero beyond D. */
@@ -208,8 +224,8 @@ void pack_lanes(float *to, const struct heads *c, struct rows from, int64_t n, f
 /* to [n, D] <- factor * from [n, width]. */
 void unpack_rows(struct rows to, const struct heads *c, const float *from, int64_t n, float factor);
 
-/* out[j, i] = start[j, i] + keys_j . lanes_i for what the mask leaves; keys [nk, D] in place,
- * lanes [D, TILE], out [TILE, TILE]. */
+/* out[j, i] = start[j, i] + gain[j, i] keys_j . lanes_i for what the mask leaves; keys [nk, D] in
+ * place, lanes [D, TILE], out [TILE, TILE]. */
 void tile_scores(float *out, const struct heads *c, const struct tile *t, struct rows keys,
                  const float *lanes, struct start start);
 

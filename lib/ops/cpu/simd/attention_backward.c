@@ -3,6 +3,7 @@
  *   p = exp(s - lse_i)                    recomputed tile by tile
  *   dp = dy_i . v_j,   ds = p (m dp - D_i), D_i = dy_i . y_i, m = 1 or the mask of dropout
  *   dv_j += m p dy_i,  dk_j += ds scale q_i,    dq_i += scale ds k_j,    dbias(i - j) += ds
+ *   gain(i - j) multiplies ds in dk and dq
  *   gates: dc_j -= ds, and nothing to c_i: sum_j ds is 0
  *
  * A task is a chunk: some consecutive query tiles of all the query heads that share a
@@ -37,12 +38,12 @@ struct work {
     float *p, *ds, *mask;      /* [TILE, TILE], keys by queries */
     float *lse, *minus_D;      /* [TILE] */
     float *zero;               /* [TILE] */
-    float *strip, *diagonals;  /* [2 TILE] */
+    float *strip, *diagonals;  /* [4 TILE], [2 TILE] */
 };
 
 static int64_t work_floats(const struct heads *c)
 {
-    return TILE * (2 * c->D + 4 * c->width + 3 * TILE + 7);
+    return TILE * (2 * c->D + 4 * c->width + 3 * TILE + 9);
 }
 
 static float *take(float **memory, int64_t count)
@@ -69,7 +70,7 @@ static struct work work_at(const struct heads *c, float *memory)
     w.lse = take(&memory, TILE);
     w.minus_D = take(&memory, TILE);
     w.zero = take(&memory, TILE);
-    w.strip = take(&memory, 2 * TILE);
+    w.strip = take(&memory, 4 * TILE);
     w.diagonals = take(&memory, 2 * TILE);
     return w;
 }
@@ -167,13 +168,17 @@ static void differentiate_scores(struct work *w, const struct gradients *g, cons
 
     tile_scores(w->p, c, t, rows_of(c->a->k, t->b, t->j, t->kv), w->q_lanes, start);
     tile_scores(w->ds, c, t, rows_of(c->a->v, t->b, t->j, t->kv), w->dy_lanes,
-                (struct start){ drops ? w->zero : w->minus_D, 0 });
+                (struct start){ .at = drops ? w->zero : w->minus_D });
     if (drops) {
         tile_mask(w->mask, c, t);
         differentiate_dropout(w, t);
     } else {
         differentiate_softmax(w, t);
     }
+    for (int64_t j = 0; start.gain && j < t->nk; j++)
+        for (int64_t i = first_lane(t, j); i < t->lanes; i += SIMD_WIDTH)
+            vec_store(w->ds + j * TILE + i,
+                      vec_load(w->ds + j * TILE + i) * vec_load(start.gain + j * start.row + i));
 }
 
 /* dk, dv: the rows of the tile's keys. */
@@ -488,6 +493,7 @@ alibi_status SIMD(attention_backward)(struct device *dev, const struct attention
         TRY_RETURN(NEW_ZERO_ARRAY(&g.dbias, g.c.B * g.c.H * g.chunks * g.entries,
                                   "the gradient of attention's bias"));
     }
+    TRY(gain_init(&g.c));
     TRY(NEW_ARRAY(&g.table, g.c.B * g.c.Hkv * g.chunks, "the chunks of attention's gradient"));
     TRY(run(&g));
     if (g.dbias && a->bias.kind == BIAS_GATE)
@@ -499,6 +505,7 @@ alibi_status SIMD(attention_backward)(struct device *dev, const struct attention
         TRY(SIMD(rotary)(dev, a->dk, a->rotation, -1));
     }
 out:
+    mem_free(g.c.gain);
     mem_free(g.table);
     mem_free(g.dbias);
     return status;

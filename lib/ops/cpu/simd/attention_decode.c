@@ -33,6 +33,7 @@ struct head {
 struct users {
     struct head **heads;
     int64_t count;
+    const float *gain; /* [TILE]: factors on its scores, without their bias; NULL: all are 1 */
 };
 
 /* The hardware does not read ahead across pages. A request two pages ahead finds the next one. */
@@ -70,6 +71,8 @@ VEC_INLINE void score_keys(struct users users, struct rows keys, int64_t nk, con
             sum = square[0];
             for (int64_t l = 1; l < SIMD_WIDTH; l++)
                 sum += square[l];
+            if (users.gain)
+                sum *= vec_load(users.gain + j);
             vec_store_some(head->s + j, sum + vec_load(head->s + j), some);
         }
     }
@@ -134,14 +137,17 @@ static bool skip(struct head *head, const struct heads *c, int64_t h, int64_t po
                  struct key_range keys, float eps)
 {
     const struct bias *bias = &c->a->bias;
+    int64_t near = position - keys.last, far = position - keys.first;
     float score = head->reach * keys.norm;
-    float most_bias = head->gates.sum
-                          ? gates_between(head->gates, position, keys.last)
-                          : bounds_bias(bias, h, position - keys.last, position - keys.first);
-    float most =
-        score + most_bias - head->m + bound_rounding * (score + fabsf(most_bias) + fabsf(head->m));
-    float weight =
-        bound_margin * bounds_count(bias, h, keys.last - keys.first + 1) * expf(most) / head->l;
+    float most_bias = head->gates.sum ? gates_between(head->gates, position, keys.last)
+                                      : bounds_bias(bias, h, near, far);
+    float size = score + fabsf(most_bias) + fabsf(head->m), most = score + most_bias - head->m;
+    if (c->gain) {
+        most = bounds_gain(score, gain_at(c, near), gain_at(c, far)) - head->m;
+        size = gain_at(c, far) * (score + gain_at(c, far)) + fabsf(head->m);
+    }
+    float weight = bound_margin * bounds_count(bias, h, keys.last - keys.first + 1) *
+                   expf(most + bound_rounding * size) / head->l;
 
     if (!(head->out + weight <= eps))
         return false;
@@ -158,7 +164,9 @@ static void attend(struct head *heads, struct users users, const struct heads *c
     int64_t row = keys_row(c, b), share = c->H / c->Hkv, left = to - from;
     int64_t position = keys_count(c, b) - c->Lq + i;
     int64_t first = attention_first_key(position, a->window);
+    float gain[TILE];
 
+    users.gain = c->gain ? gain : NULL;
     for (int64_t h = from; h < to; h++) {
         struct head *head = &heads[h];
         struct rows query = rows_of(a->q, b, i, h);
@@ -189,13 +197,15 @@ static void attend(struct head *heads, struct users users, const struct heads *c
                 if (head->done || skip(head, c, h, position, tile, bounds->eps))
                     continue;
             }
-            fill_bias(head->s, a, h, position - j, -1, TILE);
+            fill_bias(head->s, c, h, position - j, -1, TILE);
             for (int64_t n = 0; head->gates.sum && n <= last - j; n++)
                 head->s[n] += gates_between(head->gates, position, j + n);
             users.heads[users.count++] = head;
         }
         if (users.count == 0)
             continue;
+        if (c->gain)
+            fill_gain(gain, c, position - j, -1, TILE);
         if (c->D == 64)
             take_tile(users, keys, values, last - j + 1, 64);
         else

@@ -22,13 +22,39 @@ static void fill_from_table(float *bias, const float *table, int64_t T, int64_t 
     }
 }
 
-void fill_bias(float *bias, const struct attention_args *a, int64_t h, int64_t distance,
-               int64_t step, int64_t count)
+alibi_status gain_init(struct heads *c)
 {
+    const struct bias *bias = &c->a->bias;
+
+    if (bias->kind != BIAS_GAIN)
+        return ALIBI_OK;
+    TRY_RETURN(NEW_ARRAY(&c->gain, c->Lk, "the factors on scores by distance"));
+    for (int64_t d = 0; d < c->Lk; d++)
+        c->gain[d] = sqrtf(1.0f + 2.0f * log1pf((float)d / (float)bias->tau));
+    return ALIBI_OK;
+}
+
+void fill_gain(float *gain, const struct heads *c, int64_t distance, int64_t step, int64_t count)
+{
+    for (int64_t n = 0; n < count; n++) {
+        int64_t d = distance + n * step;
+        gain[n] = d < 0 ? 1.0f : gain_at(c, d);
+    }
+}
+
+void fill_bias(float *bias, const struct heads *c, int64_t h, int64_t distance, int64_t step,
+               int64_t count)
+{
+    const struct attention_args *a = c->a;
     const float *values = a->bias.values.data;
     int64_t T = a->bias.values.shape[1];
 
-    if (a->bias.kind == BIAS_TABLE)
+    if (c->gain)
+        for (int64_t n = 0; n < count; n++) {
+            int64_t d = distance + n * step;
+            bias[n] = d < 0 ? -INFINITY : 1.0f - gain_at(c, d) * gain_at(c, d);
+        }
+    else if (a->bias.kind == BIAS_TABLE)
         fill_from_table(bias, values + h * T, T, distance, step, count);
     else
         fill_linear(bias, a->bias.kind == BIAS_LINEAR ? values[h] : 0.0f, distance, step, count);
@@ -57,12 +83,15 @@ struct start fill_start(float *strip, float *scores, const struct heads *c, cons
 {
     struct gates gates = gates_of(c, t->b, t->h);
     const float *first = strip + t->nk - 1;
+    int64_t distance = t->i - t->j - (t->nk - 1), count = t->lanes + t->nk - 1;
 
-    fill_bias(strip, c->a, t->h, t->i - t->j - (t->nk - 1), 1, t->lanes + t->nk - 1);
+    fill_bias(strip, c, t->h, distance, 1, count);
+    if (c->gain)
+        fill_gain(strip + 2 * TILE, c, distance, 1, count);
     if (!gates.sum)
-        return (struct start){ first, -1 };
+        return (struct start){ first, -1, c->gain ? first + 2 * TILE : NULL };
     add_gates(scores, first, gates, t);
-    return (struct start){ scores, TILE };
+    return (struct start){ .at = scores, .row = TILE };
 }
 
 void pack_rows(float *to, const struct heads *c, struct rows from, int64_t n, float factor)
@@ -99,6 +128,8 @@ void pack_lanes(float *to, const struct heads *c, struct rows from, int64_t n, f
 void tile_scores(float *out, const struct heads *c, const struct tile *t, struct rows keys,
                  const float *lanes, struct start start)
 {
+    static const float zero[TILE] = { 0 };
+
     for (int64_t j = 0; j < t->nk; j += tile_step(t)) {
         int64_t lane = first_lane(t, j);
         struct product p = {
@@ -110,12 +141,19 @@ void tile_scores(float *out, const struct heads *c, const struct tile *t, struct
             .a_column = 1,
             .b = lanes + lane,
             .b_row = TILE,
-            .start = start.at + j * start.row + lane,
-            .start_row = start.row,
+            .start = start.gain ? zero : start.at + j * start.row + lane,
+            .start_row = start.gain ? 0 : start.row,
             .c = out + j * TILE + lane,
             .c_row = TILE,
         };
         multiply(&p);
+        for (int64_t row = j; start.gain && row < j + p.rows; row++)
+            for (int64_t i = lane; i < t->lanes; i += SIMD_WIDTH) {
+                int64_t at = row * start.row + i;
+                vec_store(out + row * TILE + i,
+                          vec_load(out + row * TILE + i) * vec_load(start.gain + at) +
+                              vec_load(start.at + at));
+            }
     }
 }
 

@@ -91,7 +91,8 @@ static void find_scores(const struct sinks_args *a, struct query *n, float *q)
     if (present(a->rotation.table) && n->from != n->to)
         rotate(q, a, n, 1.0f);
     for (int64_t j = 0; j < n->seen; j++)
-        n->weight[j] = (float)a->scale * dot(q, row_of(a->k, n->slot, j, n->kv), D) +
+        n->weight[j] = (float)(a->scale * ref_gain_at(a->bias, n->to - j)) *
+                           dot(q, row_of(a->k, n->slot, j, n->kv), D) +
                        (float)ref_bias_at(a->bias, n->slot, n->h, n->to, j);
 }
 
@@ -155,7 +156,7 @@ alibi_status SIMD(sinks_forward)(struct device *dev, const struct sinks_args *a)
 static void backward_row(const struct sinks_args *a, struct query *n, float *q, double *dbias)
 {
     int64_t D = a->q.shape[3];
-    float *dq = q + D, lse = *lse_of(a, n), scale = (float)a->scale;
+    float *dq = q + D, lse = *lse_of(a, n);
     const float *dy = row_of(a->dy, n->b, n->i, n->h);
     float delta = dot(dy, row_of(a->y, n->b, n->i, n->h), D);
 
@@ -165,9 +166,10 @@ static void backward_row(const struct sinks_args *a, struct query *n, float *q, 
     for (int64_t j = 0; j < n->seen; j++) {
         float p = expf(n->weight[j] - lse), m = mask_at(a, n, j);
         float ds = p * (m * dot(dy, row_of(a->v, n->slot, j, n->kv), D) - delta);
+        float scaled = (float)(a->scale * ref_gain_at(a->bias, n->to - j)) * ds;
 
-        add_scaled(dq, row_of(a->k, n->slot, j, n->kv), scale * ds, D);
-        add_scaled(row_of(a->dk, n->slot, j, n->kv), q, scale * ds, D);
+        add_scaled(dq, row_of(a->k, n->slot, j, n->kv), scaled, D);
+        add_scaled(row_of(a->dk, n->slot, j, n->kv), q, scaled, D);
         add_scaled(row_of(a->dv, n->slot, j, n->kv), dy, m * p, D);
         dbias[n->to - j - a->window] += (double)ds;
     }

@@ -175,6 +175,13 @@ float bounds_bias(const struct bias *bias, int64_t h, int64_t near, int64_t far)
     return 0.0f;
 }
 
+float bounds_gain(float x, float near, float far)
+{
+    float gain = x / 2 < near ? near : x / 2 > far ? far : x / 2; /* NaN stays */
+
+    return gain * x + (1.0f - gain * gain);
+}
+
 float bounds_count(const struct bias *bias, int64_t h, int64_t keys)
 {
     float slope = bias->kind == BIAS_LINEAR ? ((const float *)bias->values.data)[h] : 0.0f;

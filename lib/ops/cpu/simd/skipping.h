@@ -42,6 +42,7 @@ struct key_range {
 #define bounds_reach SIMD(bounds_reach)
 #define bounds_bias SIMD(bounds_bias)
 #define bounds_count SIMD(bounds_count)
+#define bounds_gain SIMD(bounds_gain)
 
 alibi_status bounds_init(struct bounds *b, const struct heads *c);
 void bounds_fini(struct bounds *b);
@@ -58,6 +59,9 @@ float bounds_reach(const struct heads *c, const float *query);
 /* The largest bias at distances near..far, and how many of `keys` keys count at most. */
 float bounds_bias(const struct bias *bias, int64_t h, int64_t near, int64_t far);
 float bounds_count(const struct bias *bias, int64_t h, int64_t keys);
+
+/* The largest gain x + 1 - gain^2 for a gain of near..far: it is concave, with its top at x / 2. */
+float bounds_gain(float x, float near, float far);
 
 /* Rounding of the exponential and of the quotient. */
 static const float bound_margin = 1.001f;
