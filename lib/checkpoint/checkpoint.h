@@ -135,8 +135,10 @@ alibi_status checkpoint_read_numbers(const char *path, const struct alibi_config
 alibi_status checkpoint_write_fitted(const char *path, const char *position);
 alibi_status checkpoint_read_fitted(const char *path, char position[ALIBI_NAME_MAX]);
 
-/* The factors [heads] on the queries of a layer with logn, without a model. */
+/* The factors [heads] on the queries of a layer with logn, and the biases [heads] of gates, without
+ * a model. */
 alibi_status checkpoint_read_logn(const char *path, int64_t layer, int64_t heads, float *factors);
+alibi_status checkpoint_read_gates(const char *path, int64_t layer, int64_t heads, float *biases);
 alibi_status checkpoint_read_moments(const char *path, const struct model *m, void *first,
                                      void *second);
 alibi_status checkpoint_read_state(const char *path, struct train_state *state,

@@ -213,6 +213,15 @@ alibi_status checkpoint_read_logn(const char *path, int64_t layer, int64_t heads
                     factors, heads);
 }
 
+alibi_status checkpoint_read_gates(const char *path, int64_t layer, int64_t heads, float *biases)
+{
+    char name[PARAMETER_NAME_MAX];
+
+    model_gate_bias_name(name, layer);
+    return read_one(path, (struct safetensor){ .name = name, .rank = 1, .shape = { heads } },
+                    biases, heads);
+}
+
 alibi_status checkpoint_read_moments(const char *path, const struct model *m, void *first,
                                      void *second)
 {

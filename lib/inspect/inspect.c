@@ -70,8 +70,8 @@ out:
     return status;
 }
 
-/* The slopes or curves of each kind of layer that has some, and the factors of each layer with
- * logn. */
+/* The slopes or curves of each kind of layer that has some, and the gates of each layer and its
+ * factors with logn. */
 static alibi_status add_learned(struct page *p, const char *path, const struct alibi_config *c)
 {
     alibi_status status;
@@ -91,8 +91,14 @@ static alibi_status add_learned(struct page *p, const char *path, const struct a
         }
     for (int64_t n = 0; n < c->layers; n++) {
         const struct position *position = &pattern.kind[pattern_kind(&pattern, n)];
-        int64_t heads = position_logn_heads(c, position);
+        int64_t heads = position_logn_heads(c, position), gates = position_gates(c, position);
 
+        if (gates > 0) {
+            TRY(checkpoint_read_gates(path, n, gates, values));
+            for (int64_t h = 0; h < gates; h++)
+                values[h] = (float)position->method->shown(position, 0, (double)values[h]);
+            add_heads(p, position->method->number(position, 0), n, values, room, gates);
+        }
         if (!position->logn)
             continue;
         TRY(checkpoint_read_logn(path, n, heads, values));

@@ -124,7 +124,9 @@ alibi_status model_set_position(struct model *m, const char *position);
 
 size_t model_flat_bytes(const struct model *m, enum dtype type); /* SIZE_MAX: too many */
 
-void model_logn_name(char name[PARAMETER_NAME_MAX], int64_t layer); /* of block_parameters.logn */
+/* Of block_parameters.logn and gate_bias. */
+void model_logn_name(char name[PARAMETER_NAME_MAX], int64_t layer);
+void model_gate_bias_name(char name[PARAMETER_NAME_MAX], int64_t layer);
 int64_t config_parameters(
     const struct alibi_config *config); /* how many numbers a model of that configuration learns */
 alibi_status config_check_clusters(const struct alibi_config *config); /* adaptive cut-offs */

@@ -89,12 +89,17 @@ void model_logn_name(char name[PARAMETER_NAME_MAX], int64_t layer)
     snprintf(name, PARAMETER_NAME_MAX, "blocks.%lld.attention.logn", (long long)layer);
 }
 
+void model_gate_bias_name(char name[PARAMETER_NAME_MAX], int64_t layer)
+{
+    snprintf(name, PARAMETER_NAME_MAX, "blocks.%lld.attention.gate.bias", (long long)layer);
+}
+
 static void add_block(struct list *l, const struct model *m, int64_t n, struct block_parameters *b)
 {
     const struct alibi_config *c = &m->config;
     const struct position *position = model_position(m, n);
     int64_t D = c->width / c->heads, gates = position_gates(c, position);
-    char name[6][PARAMETER_NAME_MAX - 8], logn[PARAMETER_NAME_MAX];
+    char name[6][PARAMETER_NAME_MAX - 8], logn[PARAMETER_NAME_MAX], bias[PARAMETER_NAME_MAX];
     static const char *const parts[6] = { "norm1", "attention.qkv", "attention.out",
                                           "norm2", "ff.up",         "ff.down" };
 
@@ -112,9 +117,8 @@ static void add_block(struct list *l, const struct model *m, int64_t n, struct b
     b->gate = gates > 0 ? copied(l, add(l, gates, c->width, INIT_ZERO,
                                         "blocks.%lld.attention.gate.weight", (long long)n))
                         : -1;
-    b->gate_bias =
-        gates > 0 ? add(l, 0, gates, INIT_POSITION, "blocks.%lld.attention.gate.bias", (long long)n)
-                  : -1;
+    model_gate_bias_name(bias, n);
+    b->gate_bias = gates > 0 ? add(l, 0, gates, INIT_POSITION, "%s", bias) : -1;
     model_logn_name(logn, n);
     b->logn =
         position->logn ? add(l, 0, position_logn_heads(c, position), INIT_LOGN, "%s", logn) : -1;

@@ -57,6 +57,19 @@ static double initial(const struct alibi_config *c, const struct position *p, in
     return -log(expm1(1.0 / T));
 }
 
+/* T of the gate where x does not move it. */
+static double shown(const struct position *p, int64_t row, double weight)
+{
+    (void)p, (void)row;
+    return 1.0 / log1p(exp(-weight));
+}
+
+static const char *number(const struct position *p, int64_t row)
+{
+    (void)p, (void)row;
+    return "gate_tokens";
+}
+
 const struct position_method position_fox = {
     .name = "fox",
     .summary = "gates that depend on the text take weight from all tokens before them",
@@ -67,4 +80,6 @@ const struct position_method position_fox = {
     .bias = BIAS_GATE,
     .free_heads = free_heads,
     .initial = initial,
+    .number = number,
+    .shown = shown,
 };

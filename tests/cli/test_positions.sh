@@ -105,6 +105,12 @@ else
     fail "inspect" "no kerple_p, kerple_a or bam_beta_1"
 fi
 check "gates" "$ALIBI" train "${small[@]}" --position fox:free=0.5:logn --out gates
+check "their reach" "$ALIBI" inspect gates --json
+if grep -q '"gate_tokens_0": \[' stdout; then
+    pass "inspect has the reach of gates"
+else
+    fail "inspect" "no gate_tokens_0"
+fi
 check "a text of a model with gates" "$ALIBI" generate gates --prompt "It was" --tokens 100
 expect 2 "leaves no head with gates; use 'none'" "$ALIBI" train "${small[@]}" \
     --position fox:free=1 --out gateless
