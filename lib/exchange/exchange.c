@@ -159,7 +159,8 @@ static bool is_of_position(const char *name)
 
 static bool same_position(const struct position *a, const struct position *b)
 {
-    if (a->method != b->method || a->window != b->window || a->logn != b->logn)
+    if (a->method != b->method || a->window != b->window || a->sinks != b->sinks ||
+        a->logn != b->logn)
         return false;
     for (int i = 0; i < a->method->option_count; i++)
         if (!option_equal(&a->method->options[i], a->own, b->own))

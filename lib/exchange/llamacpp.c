@@ -231,26 +231,62 @@ static const struct gguf_type *type_of(const struct outgoing *o, const struct sa
     return t->shape[1] % type->block == 0 ? type : gguf_type_named("F16");
 }
 
-/* The metadata of the keys of the family: those of the architecture, and our own. */
-static void put_config(struct gguf_writer *w, const struct family *f, const struct alibi_config *c)
+/* Numbers of keys that are real are real in the file, also where they are whole. */
+static void put_member(struct gguf_writer *w, const struct family *f, const char *name,
+                       const json_t *value)
 {
     size_t bytes = strlen(f->name);
+    enum key_kind kind = json_is_real(value) ? KEY_REAL : KEY_INT;
 
-    for (int i = 0; i < f->key_count; i++) {
-        const struct config_key *k = &f->keys[i];
-        const void *at = (const char *)c + k->offset;
-        if ((strncmp(k->name, f->name, bytes) != 0 || k->name[bytes] != '.') &&
-            strncmp(k->name, "alibi.", 6) != 0)
-            continue;
-        if (k->kind == KEY_INT)
-            gguf_put_u32(w, k->name, (uint32_t) * (const int64_t *)at);
-        else if (k->kind == KEY_REAL)
-            gguf_put_f32(w, k->name, *(const double *)at);
-        else if (k->kind == KEY_CHOICE)
-            for (const struct key_choice *choice = k->choices; choice->text; choice++)
-                if (choice->value == *(const int *)at)
-                    gguf_put_text(w, k->name, choice->text);
+    if ((strncmp(name, f->name, bytes) != 0 || name[bytes] != '.') &&
+        strncmp(name, "alibi.", 6) != 0) /* a tensor */
+        return;
+    for (int i = 0; i < f->key_count; i++)
+        if (strcmp(f->keys[i].name, name) == 0)
+            kind = f->keys[i].kind;
+    if (kind == KEY_ONLY)
+        return;
+    if (json_is_string(value))
+        gguf_put_text(w, name, json_string_value(value));
+    else if (json_is_boolean(value))
+        gguf_put_bool(w, name, json_is_true(value));
+    else if (kind == KEY_REAL)
+        gguf_put_f32(w, name, json_number_value(value));
+    else
+        gguf_put_u32(w, name, (uint32_t)json_integer_value(value));
+}
+
+/* The members of the family's configuration as metadata: those of the architecture, and our own. */
+static alibi_status put_config(struct gguf_writer *w, const struct family *f,
+                               const struct alibi_config *c)
+{
+    alibi_status status;
+    struct text json = { 0 };
+    struct json_writer writer = json_writer(&json);
+    json_t *all = NULL, *value, *inner;
+    const char *name, *key;
+    char full[128];
+
+    json_write_object(&writer, NULL);
+    family_write_config(f, c, &writer);
+    json_write_end(&writer);
+    TRY(text_status(&json));
+    TRY(json_parse(&all, json.data, json.length, f->name));
+    json_object_foreach(all, name, value)
+    {
+        if (!json_is_object(value))
+            put_member(w, f, name, value);
+        else
+            json_object_foreach(value, key, inner)
+            {
+                snprintf(full, sizeof full, "%s.%s", name, key);
+                put_member(w, f, full, inner);
+            }
     }
+out:
+    json_decref(all);
+    text_free(&json);
+    return status;
 }
 
 /* What llama.cpp calls the type of most tensors. */
@@ -286,7 +322,7 @@ static alibi_status make_header(struct text *header, struct gguf_tensor *tensors
     gguf_put_u32(&w, "general.file_type", file_type(type));
     if (type->block > 1)
         gguf_put_u32(&w, "general.quantization_version", 2);
-    put_config(&w, o->family, o->config);
+    TRY(put_config(&w, o->family, o->config));
     snprintf(key, sizeof key, "%.40s.vocab_size", o->family->name);
     gguf_put_u32(&w, key, (uint32_t)o->config->vocab);
     TRY(llamacpp_put_tokenizer(&w, o->own_tokenizer, o->config->vocab, o->call));

@@ -47,8 +47,9 @@ static const struct key_choice gelus[] = { { "gelu-tanh", ALIBI_GELU_TANH },
 #define GELU CHOICE("alibi.activation", activation, "\"gelu-tanh\"", gelus)
 
 /* The tensors whose presence is an option. */
-static const char output_tensor[] = "output.weight", bias_tensor[] = "blk.0.attn_qkv.bias",
-                  learned_tensor[] = "position_embd.weight";
+static const char output_tensor[] = "output.weight", learned_tensor[] = "position_embd.weight",
+                  bias_tensor[] = "blk.0.attn_output.bias", qkv_tensor[] = "blk.0.attn_qkv.bias",
+                  norm_tensor[] = "blk.0.attn_norm.bias", query_tensor[] = "blk.0.attn_q.bias";
 
 static void read_tensors(struct alibi_config *c, const json_t *config)
 {
@@ -125,6 +126,8 @@ static alibi_status mpt_read(struct alibi_config *c, const json_t *config, const
                     path, learned_tensor);
     read_tensors(c, config);
     c->biases = config_value(config, bias_tensor) != NULL;
+    c->qkv_biases = !c->biases && config_value(config, qkv_tensor);
+    c->norm_biases = !c->biases && config_value(config, norm_tensor);
     snprintf(c->position, sizeof c->position, alibi ? "alibi" : learned ? "learned" : "none");
     if (learned)
         c->max_length = c->train_length;
@@ -138,6 +141,10 @@ static void mpt_write(const struct alibi_config *c, struct json_writer *w)
     write_tensors(c, w);
     if (c->biases)
         json_write_int(w, bias_tensor, c->width);
+    if (c->biases || c->qkv_biases)
+        json_write_int(w, qkv_tensor, c->width);
+    if (c->biases || c->norm_biases)
+        json_write_int(w, norm_tensor, c->width);
     if (strcmp(c->position, "learned") == 0)
         json_write_int(w, learned_tensor, c->max_length);
 }
@@ -149,58 +156,143 @@ static const struct tensor_rule mpt_rules[] = {
     WHOLE("blk.*.ffn_up", "blocks.*.ff.up"),
 };
 
-/* ---- llama: rotary, RMS norm, SwiGLU, no biases
+/* ---- gptneox: rotary positions in a part of each head, parallel branches, biases
  *
- * llama.cpp rotates the elements 2n and 2n + 1 of a head together, so the rows of queries and keys
- * of models that rotate n and n + D/2 are in another order in its files. A file that does not say
- * "alibi.rotary_layout" comes from such a model, as those of Llama are. */
+ * The first 2R elements of a head are rotated, n with n + R. Ours are rotated n with n + D/2, so
+ * the rows of queries and keys move. */
+
+static const struct config_key gptneox_keys[] = {
+    SIZES("gptneox"),
+    KEY("gptneox.attention.layer_norm_epsilon", KEY_REAL, norm_eps, NULL),
+    KEY("gptneox.use_parallel_residual", KEY_FLAG, parallel, NULL),
+    KEY("gptneox.rope.freq_base", KEY_REAL, rotary_base, "10000"),
+    ONLY("gptneox.rope.scaling.type", "\"none\""),
+    GELU,
+};
+
+static const char rotated_key[] = "gptneox.rope.dimension_count";
+
+/* llama.cpp needs an output layer of its own. */
+static alibi_status gptneox_read(struct alibi_config *c, const json_t *config, const char *path)
+{
+    const json_t *value = config_value(config, rotated_key);
+    int64_t D = c->heads > 0 ? c->width / c->heads : 0;
+    json_int_t rotated = value ? json_integer_value(value) : (json_int_t)D;
+
+    if (rotated < 2 || rotated > D || rotated % 2 != 0)
+        return fail(ALIBI_BAD_INPUT, "'%s': \"%s\" is not an even number up to %lld", path,
+                    rotated_key, (long long)D);
+    c->tied = false;
+    snprintf(c->position, sizeof c->position, rotated < D ? "rotary:share=%.17g:spread" : "rotary",
+             (double)rotated / (double)D);
+    return ALIBI_OK;
+}
+
+static void gptneox_write(const struct alibi_config *c, struct json_writer *w)
+{
+    if (rope_of(c).rotated > 0)
+        json_write_int(w, rotated_key, 2 * rope_of(c).rotated);
+}
+
+static int64_t row_of_share(const struct alibi_config *c, int64_t row)
+{
+    int64_t D = c->width / c->heads, in = row % D, R;
+
+    if (row >= 2 * c->width)
+        return row;
+    R = rope_of(c).rotated;
+    return in < R || in >= D / 2 + R ? row : in < 2 * R ? row - R + D / 2 : row - R;
+}
+
+static const struct tensor_rule gptneox_rules[] = {
+    TENSORS,
+    { "blk.*.attn_qkv", "blocks.*.attention.qkv", ROWS_ALL, row_of_share, false },
+    WHOLE("blk.*.ffn_up", "blocks.*.ff.up"),
+};
+
+/* ---- llama, qwen2, qwen3: rotary, RMS norm, SwiGLU, no biases
+ *
+ * Qwen2 has biases of queries, keys and values, Qwen3 norms of queries and keys.
+ *
+ * In the architecture llama the elements 2n and 2n + 1 of a head are rotated together, so the rows
+ * of queries and keys of models that rotate n and n + D/2 are in another order in its files. A file
+ * that does not say "alibi.rotary_layout" comes from such a model, as those of Llama are. */
 
 static const struct key_choice layouts[] = { { "halves", ALIBI_ROTARY_HALVES },
                                              { "pairs", ALIBI_ROTARY_PAIRS },
                                              { NULL, 0 } };
 
+/* clang-format off */
+#define ROTARY_KEYS(arch)                                                                          \
+    SIZES(arch),                                                                                   \
+    KEY(arch ".attention.layer_norm_rms_epsilon", KEY_REAL, norm_eps, NULL),                       \
+    KEY(arch ".rope.freq_base", KEY_REAL, rotary_base, "10000"),                                   \
+    ONLY(arch ".rope.scaling.type", "\"none\""),                                                   \
+    ONLY(arch ".rope.scale_linear", "1"),                                                          \
+    ONLY(arch ".expert_count", "0"),                                                               \
+    ONLY(arch ".attention.scale", "0")
+/* clang-format on */
+
 static const struct config_key llama_keys[] = {
-    SIZES("llama"),
-    KEY("llama.attention.layer_norm_rms_epsilon", KEY_REAL, norm_eps, NULL),
-    KEY("llama.rope.freq_base", KEY_REAL, rotary_base, "10000"),
-    ONLY("llama.rope.scaling.type", "\"none\""),
-    ONLY("llama.rope.scale_linear", "1"),
-    ONLY("llama.expert_count", "0"),
-    ONLY("llama.attention.scale", "0"),
+    ROTARY_KEYS("llama"),
     CHOICE("alibi.rotary_layout", rotary_layout, "\"halves\"", layouts),
 };
+static const struct config_key qwen2_keys[] = { ROTARY_KEYS("qwen2") };
+static const struct config_key qwen3_keys[] = { ROTARY_KEYS("qwen3") };
 
 /* A head has width / heads numbers, all of which are rotated. */
-static alibi_status check_head_width(const struct alibi_config *c, const json_t *config,
-                                     const char *path)
+static alibi_status read_rotary(struct alibi_config *c, const json_t *config, const char *path,
+                                const char *arch)
 {
-    static const char *const names[] = { "llama.rope.dimension_count", "llama.attention.key_length",
-                                         "llama.attention.value_length" };
+    static const char *const names[] = { "rope.dimension_count", "attention.key_length",
+                                         "attention.value_length" };
+    char name[64];
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const json_t *value = config_value(config, names[i]);
+        const json_t *value;
+        snprintf(name, sizeof name, "%s.%s", arch, names[i]);
+        value = config_value(config, name);
         if (value && (!json_is_integer(value) ||
                       json_integer_value(value) * c->heads != (json_int_t)c->width))
             return fail(ALIBI_BAD_INPUT, "'%s': \"%s\" is not width / heads, %lld / %lld", path,
-                        names[i], (long long)c->width, (long long)c->heads);
+                        name, (long long)c->width, (long long)c->heads);
     }
     if (config_value(config, "rope_freqs.weight"))
         return fail(ALIBI_BAD_INPUT,
                     "'%s' has the tensor 'rope_freqs.weight': rotary frequencies scaled as in "
-                    "Llama 3.1 are not supported",
+                    "Llama 3.1 are not read from GGUF files; import the Hugging Face model",
                     path);
-    return ALIBI_OK;
-}
-
-static alibi_status llama_read(struct alibi_config *c, const json_t *config, const char *path)
-{
-    TRY_RETURN(check_head_width(c, config, path));
     read_tensors(c, config);
     c->norm = ALIBI_RMSNORM;
     c->activation = ALIBI_SWIGLU;
     c->biases = false;
     snprintf(c->position, sizeof c->position, "rotary");
     return ALIBI_OK;
+}
+
+static alibi_status llama_read(struct alibi_config *c, const json_t *config, const char *path)
+{
+    c->qkv_biases = config_value(config, query_tensor);
+    return read_rotary(c, config, path, "llama");
+}
+
+static alibi_status qwen2_read(struct alibi_config *c, const json_t *config, const char *path)
+{
+    c->qkv_biases = true;
+    return read_rotary(c, config, path, "qwen2");
+}
+
+static alibi_status qwen3_read(struct alibi_config *c, const json_t *config, const char *path)
+{
+    c->qk_norm = true;
+    return read_rotary(c, config, path, "qwen3");
+}
+
+static void llama_write(const struct alibi_config *c, struct json_writer *w)
+{
+    write_tensors(c, w);
+    if (c->qkv_biases)
+        json_write_int(w, query_tensor, c->width);
 }
 
 /* Row 2n + j of a head is row n + j D/2 of ours. */
@@ -211,16 +303,25 @@ static int64_t row_of_pair(const struct alibi_config *c, int64_t row)
     return c->rotary_layout == ALIBI_ROTARY_PAIRS ? row : row - in + in / 2 + in % 2 * (D / 2);
 }
 
-static const struct tensor_rule llama_rules[] = {
-    TENSORS,
-    { "blk.*.attn_q", "blocks.*.attention.qkv", ROWS_QUERIES, row_of_pair, false },
-    { "blk.*.attn_k", "blocks.*.attention.qkv", ROWS_KEYS, row_of_pair, false },
-    { "blk.*.attn_v", "blocks.*.attention.qkv", ROWS_VALUES, NULL, false },
-    { "blk.*.ffn_gate", "blocks.*.ff.up", ROWS_GATE, NULL, false },
-    { "blk.*.ffn_up", "blocks.*.ff.up", ROWS_UP, NULL, false },
+/* clang-format off */
+#define ROTARY_RULES(row)                                                                          \
+    TENSORS,                                                                                       \
+    { "blk.*.attn_q", "blocks.*.attention.qkv", ROWS_QUERIES, row, false },                        \
+    { "blk.*.attn_k", "blocks.*.attention.qkv", ROWS_KEYS, row, false },                           \
+    { "blk.*.attn_v", "blocks.*.attention.qkv", ROWS_VALUES, NULL, false },                        \
+    { "blk.*.ffn_gate", "blocks.*.ff.up", ROWS_GATE, NULL, false },                                \
+    { "blk.*.ffn_up", "blocks.*.ff.up", ROWS_UP, NULL, false }
+/* clang-format on */
+
+static const struct tensor_rule llama_rules[] = { ROTARY_RULES(row_of_pair) };
+static const struct tensor_rule qwen2_rules[] = { ROTARY_RULES(NULL) };
+static const struct tensor_rule qwen3_rules[] = {
+    ROTARY_RULES(NULL),
+    WHOLE("blk.*.attn_q_norm", "blocks.*.attention.q_norm"),
+    WHOLE("blk.*.attn_k_norm", "blocks.*.attention.k_norm"),
 };
 
-/* ---- the table */
+/* ---- the table: an export takes the first that fits */
 
 #define COUNT(array) (int)(sizeof(array) / sizeof *(array))
 #define FAMILY(arch)                                                                               \
@@ -228,10 +329,10 @@ static const struct tensor_rule llama_rules[] = {
     .rules = arch##_rules, .rule_count = COUNT(arch##_rules)
 
 static const struct family families[] = {
-    { FAMILY(gpt2), .write = write_tensors },
-    { FAMILY(bloom), .write = write_tensors },
-    { FAMILY(mpt), .write = mpt_write },
-    { FAMILY(llama), .write = write_tensors },
+    { FAMILY(gpt2), .write = write_tensors },  { FAMILY(bloom), .write = write_tensors },
+    { FAMILY(mpt), .write = mpt_write },       { FAMILY(gptneox), .write = gptneox_write },
+    { FAMILY(qwen2), .write = write_tensors }, { FAMILY(qwen3), .write = write_tensors },
+    { FAMILY(llama), .write = llama_write },
 };
 
 const struct family *llamacpp_family_at(int index)

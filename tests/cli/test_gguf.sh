@@ -27,6 +27,10 @@ steep mpt --position alibi:bias-max=10
 plain mpt --position none --no-biases --activation gelu-erf
 rotary llama --position rotary ${llama[*]}
 pairs llama --position rotary:layout=pairs:base=500 ${llama[*]}
+qkv qwen2 --position rotary --qkv-biases ${llama[*]}
+qk qwen3 --position rotary --qk-norm ${llama[*]}
+neox gptneox --position rotary:share=0.5:spread --parallel --no-tied
+biases mpt --no-biases --norm-biases
 END
 "$ALIBI" export plain --format gguf --out erf.gguf > /dev/null 2> stderr
 grep -q "warning: llama.cpp computes GELU by its approximation with tanh" stderr &&

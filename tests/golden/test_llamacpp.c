@@ -231,7 +231,7 @@ static void what_is_not_known_is_refused_by_name(void **state)
 {
     (void)state;
     refused(ALTERED("mpt", "\3\0\0\0\0\0\0\0mpt", "\3\0\0\0\0\0\0\0rwk"),
-            "the architecture 'rwk' is not known; these are: gpt2, bloom, mpt, llama");
+            "the architecture 'rwk' is not known; these are: gpt2, bloom, mpt, gptneox, ");
     refused(ALTERED("mpt", "mpt.block_count", "mpt.block_caunt"), "has no \"mpt.block_count\"");
     refused(ALTERED("mpt", "mpt.context_length", "mpt.attention.clam"), "mpt.context_length");
     refused(ALTERED("bloom", "token_embd_norm.weight", "token_embd_narm.weight"),
