@@ -93,6 +93,8 @@ static inline void assert_same(const struct bpe_file *a, const struct bpe_file *
         assert_int_equal(a->added[i].special, b->added[i].special);
         assert_int_equal(a->added[i].in_vocab, b->added[i].in_vocab);
         assert_int_equal(a->added[i].prefixed, b->added[i].prefixed);
+        assert_int_equal(a->added[i].single_word, b->added[i].single_word);
+        assert_int_equal(a->added[i].normalized, b->added[i].normalized);
         assert_int_equal(a->added[i].begins, b->added[i].begins);
         assert_int_equal(a->added[i].ends, b->added[i].ends);
     }
@@ -103,6 +105,9 @@ static inline void assert_same(const struct bpe_file *a, const struct bpe_file *
     for (int i = 0; i < a->split_count; i++) {
         assert_string_equal(a->splits[i].pattern, b->splits[i].pattern);
         assert_int_equal(a->splits[i].plain, b->splits[i].plain);
+        assert_int_equal(a->splits[i].kind, b->splits[i].kind);
+        assert_int_equal(a->splits[i].each, b->splits[i].each);
+        assert_int_equal(a->splits[i].after_bytes, b->splits[i].after_bytes);
     }
     assert_int_equal(a->ignore_merges, b->ignore_merges);
 }

@@ -77,6 +77,8 @@ struct bpe_added {
     int32_t id;
     bool special;
     bool lstrip, rstrip; /* it takes the white space before it, after it */
+    bool single_word;    /* no letter, digit or mark is before it or after it */
+    bool normalized;     /* looked for after the others, in what is between them */
     bool prefixed;       /* matched in the prefixed text, where it has a blank before it */
     bool in_vocab;       /* the file lists it in the vocabulary too */
     bool ends_document;  /* our own member "end_of_document": chosen in place of the usual one */
@@ -92,9 +94,14 @@ enum bpe_prefix {
 };
 
 /* Cuts text into pieces: its matches, and the text between two matches. */
+enum bpe_split_kind { SPLIT_PATTERN, SPLIT_DIGITS, SPLIT_PUNCTUATION };
+
 struct bpe_split {
+    enum bpe_split_kind kind;
     char *pattern; /* a regular expression in Oniguruma's spelling, or a plain text to look for */
     bool plain;
+    bool each;        /* digits, punctuation: every character is a piece, not a run of them */
+    bool after_bytes; /* it sees bytes, which ByteLevel wrote as letters; never the first one */
 };
 
 enum { BPE_SPLITS_MAX = 8, BPE_FILE_MAX = 256 << 20 /* bytes */ };

@@ -20,6 +20,7 @@ struct list {
     struct bpe_build *build;
     bool *normalized; /* [count] */
     int64_t outside;  /* of the vocabulary, so far */
+    bool single_word; /* of any token */
 };
 
 /* ---- one token */
@@ -80,10 +81,10 @@ static bool has_blank(struct slice text)
 static alibi_status check_prefixed(struct list *l, struct bpe_added *a)
 {
     a->prefixed = true;
-    if (has_blank(a->text) || a->lstrip || a->rstrip)
+    if (has_blank(a->text) || a->lstrip || a->rstrip || a->single_word)
         return scan_fail(&l->build->scan,
-                         "the added token '%.80s' is 'normalized' by Prepend and has or takes "
-                         "blanks, which is not supported,",
+                         "the added token '%.80s' is 'normalized' by Prepend, and is a single word "
+                         "or has or takes blanks, which is not supported,",
                          a->text.at);
     return ALIBI_OK;
 }
@@ -98,7 +99,6 @@ static alibi_status read_token(struct list *l, int index)
     struct bpe_added *a = &l->build->file->added[index];
     int64_t id = 0;
     size_t end;
-    bool single_word = false;
 
     TRY_RETURN(scan_object(s, "an added token", m, MEMBERS));
     end = s->at;
@@ -106,13 +106,12 @@ static alibi_status read_token(struct list *l, int index)
     TRY_RETURN(scan_slice(s, &a->text));
     if (a->text.bytes == 0)
         return scan_fail(s, "an added token without letters");
-    TRY_RETURN(read_flag(s, &m[SINGLE_WORD], &single_word));
-    if (single_word)
-        return scan_fail(s, "the added token '%.80s' has '%s', which is not supported,", a->text.at,
-                         m[SINGLE_WORD].key);
+    TRY_RETURN(read_flag(s, &m[SINGLE_WORD], &a->single_word));
+    l->single_word = l->single_word || a->single_word;
     TRY_RETURN(read_flag(s, &m[LSTRIP], &a->lstrip));
     TRY_RETURN(read_flag(s, &m[RSTRIP], &a->rstrip));
-    TRY_RETURN(read_flag(s, &m[NORMALIZED], &l->normalized[index]));
+    TRY_RETURN(read_flag(s, &m[NORMALIZED], &a->normalized));
+    l->normalized[index] = a->normalized;
     if (l->normalized[index] && l->build->file->nfc && !is_stable(a->text))
         return scan_fail(s, "the added token '%.80s' is 'normalized', and NFC may change it,",
                          a->text.at);
@@ -218,6 +217,24 @@ static alibi_status check_strips(const struct list *l)
     return ALIBI_OK;
 }
 
+/* The library skips a single word that has letters around it as a whole: no token may start within
+ * it. */
+static alibi_status check_single_words(const struct list *l)
+{
+    const struct bpe_file *f = l->build->file;
+
+    for (int i = 0; i < f->added_count && l->single_word; i++)
+        for (int j = 0; j < f->added_count; j++) {
+            struct slice word = f->added[i].text, rest = { word.at + 1, word.bytes - 1 };
+            if (f->added[i].single_word && reaches_into(rest, f->added[j].text))
+                return scan_fail(&l->build->scan,
+                                 "the added token '%.80s' has 'single_word', and '%.80s' can start "
+                                 "within it, which is not supported, in the list that ends",
+                                 word.at, f->added[j].text.at);
+        }
+    return ALIBI_OK;
+}
+
 /* Checks all tokens together and sorts them by id. */
 static alibi_status check_and_sort(const struct list *l)
 {
@@ -232,6 +249,7 @@ static alibi_status check_and_sort(const struct list *l)
                          "%d added tokens have 'end_of_document' in the list that ends", ends);
     TRY_RETURN(check_overlaps(l));
     TRY_RETURN(check_strips(l));
+    TRY_RETURN(check_single_words(l));
     qsort(f->added, count, sizeof *f->added, compare_texts);
     for (int i = 1; i < f->added_count; i++)
         if (compare_texts(&f->added[i - 1], &f->added[i]) == 0)
@@ -262,6 +280,10 @@ alibi_status bpe_build_added(struct bpe_build *b)
         TRY(scan_expect(&b->scan, ']'));
         TRY(check_and_sort(&list));
     }
+    /* When a token is looked for matters only in these cases; otherwise files stay as they were. */
+    for (int i = 0; i < f->added_count; i++)
+        f->added[i].normalized =
+            f->added[i].normalized && (f->added[i].prefixed || list.single_word);
     /* The added tokens enter the vocabulary with their literal text. */
     TRY(mem_grow((void **)&f->tokens, bytes, bytes + (size_t)list.outside * sizeof *f->tokens,
                  "tokens"));

@@ -176,14 +176,22 @@ static alibi_status read_normalizer(struct bpe_build *b, size_t at)
 
 /* ---- pre-tokenizer */
 
-static alibi_status add_split(struct bpe_build *b, const char *pattern, bool plain)
+static alibi_status add_split(struct bpe_build *b, const struct bpe_split *split)
 {
     struct bpe_file *f = b->file;
+    struct bpe_split *added = &f->splits[f->split_count];
 
     if (f->split_count == BPE_SPLITS_MAX)
         return scan_fail(&b->scan, "the pre-tokenizer has more than %d patterns", BPE_SPLITS_MAX);
-    TRY_RETURN(text_copy(&f->splits[f->split_count].pattern, pattern));
-    f->splits[f->split_count++].plain = plain;
+    if (b->byte_level && f->split_count == 0)
+        return scan_fail(&b->scan,
+                         "a pre-tokenizer after a ByteLevel that does not cut text is not "
+                         "supported,");
+    *added = *split;
+    added->after_bytes = b->byte_level;
+    added->pattern = NULL;
+    TRY_RETURN(text_copy(&added->pattern, split->pattern));
+    f->split_count++;
     return ALIBI_OK;
 }
 
@@ -205,7 +213,11 @@ static alibi_status read_byte_level(struct bpe_build *b, size_t at)
         b->file->prefix = PREFIX_EACH;
     TRY_RETURN(bpe_read_flag(b, &m[2], &trim_offsets));
     TRY_RETURN(bpe_read_flag(b, &m[3], &use_regex));
-    return use_regex ? add_split(b, bpe_gpt2_pattern, false) : ALIBI_OK;
+    if (use_regex)
+        TRY_RETURN(
+            add_split(b, &(struct bpe_split){ .pattern = (char *)(uintptr_t)bpe_gpt2_pattern }));
+    b->byte_level = true;
+    return ALIBI_OK;
 }
 
 static alibi_status read_split(struct bpe_build *b, size_t at)
@@ -221,7 +233,78 @@ static alibi_status read_split(struct bpe_build *b, size_t at)
     TRY_RETURN(bpe_expect_text(b, &m[2], "Isolated"));
     TRY_RETURN(expect_flag(b, &m[3], false));
     TRY_RETURN(read_pattern(b, m[1].at, &pattern, &plain));
-    return add_split(b, pattern, plain);
+    /* After ByteLevel digits are what they were; nothing else needs to be. */
+    if (b->byte_level && (plain || strspn(pattern, "0123456789[]-") < strlen(pattern)))
+        return scan_fail(&b->scan,
+                         "the pattern '%.80s' after ByteLevel is not supported, only digits are,",
+                         pattern);
+    return add_split(b,
+                     &(struct bpe_split){ .pattern = (char *)(uintptr_t)pattern, .plain = plain });
+}
+
+/* Category N of Unicode 16, and what it gained in 17, which the library has here. */
+#define DIGITS "[\\p{N}\xF0\x91\xB7\xA0-\xF0\x91\xB7\xA9\xF0\x96\xBF\xB4-\xF0\x96\xBF\xB6]"
+
+static alibi_status read_digits(struct bpe_build *b, size_t at)
+{
+    struct scan_member m[] = { { "type", true, 0 }, { "individual_digits", true, 0 } };
+    struct bpe_split split = { .kind = SPLIT_DIGITS };
+    char each[] = DIGITS, runs[] = DIGITS "+";
+
+    b->scan.at = at;
+    TRY_RETURN(scan_object(&b->scan, "a Digits", m, COUNT(m)));
+    TRY_RETURN(bpe_read_flag(b, &m[1], &split.each));
+    split.pattern = split.each ? each : runs;
+    return add_split(b, &split);
+}
+
+static void append_character(struct text *out, uint32_t code)
+{
+    char bytes[4];
+    size_t count = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+
+    for (size_t i = count; i-- > 1; code >>= 6)
+        bytes[i] = (char)(0x80 | (code & 0x3F));
+    bytes[0] = (char)(count == 1 ? code : (0xF00u >> count & 0xFF) | code);
+    text_append_bytes(out, bytes, count);
+}
+
+static alibi_status read_punctuation(struct bpe_build *b, size_t at)
+{
+    static const uint32_t ranges[][2] = {
+#include "formats/punctuation.inc"
+    };
+    struct scan_member m[] = { { "type", true, 0 }, { "behavior", false, 0 } };
+    struct bpe_split split = { .kind = SPLIT_PUNCTUATION };
+    struct text pattern = { 0 };
+    const char *behavior = "Isolated";
+    alibi_status status;
+
+    b->scan.at = at;
+    TRY(scan_object(&b->scan, "a Punctuation", m, COUNT(m)));
+    if (m[1].at != 0)
+        TRY(read_text(b, &m[1], &behavior));
+    split.each = strcmp(behavior, "Isolated") == 0;
+    if (b->byte_level || (!split.each && strcmp(behavior, "Contiguous") != 0))
+        TRY(scan_fail(&b->scan, "a Punctuation that is '%.80s'%s is not supported,", behavior,
+                      b->byte_level ? " after ByteLevel" : ""));
+    text_append_bytes(&pattern, "[", 1);
+    for (int i = 0; i < COUNT(ranges); i++) {
+        bool bracket = ranges[i][0] == '['; /* the only sign of syntax that begins a range */
+        text_append_bytes(&pattern, "\\", bracket);
+        append_character(&pattern, ranges[i][0]);
+        if (ranges[i][1] > ranges[i][0]) {
+            text_append_bytes(&pattern, "-", 1);
+            append_character(&pattern, ranges[i][1]);
+        }
+    }
+    text_append_bytes(&pattern, split.each ? "]" : "]+", split.each ? 1 : 2);
+    TRY(text_status(&pattern));
+    split.pattern = pattern.data;
+    TRY(add_split(b, &split));
+out:
+    text_free(&pattern);
+    return status;
 }
 
 /* Old files have add_prefix_space, which must agree with prepend_scheme. */
@@ -262,17 +345,21 @@ static alibi_status read_metaspace(struct bpe_build *b, size_t at)
     return ALIBI_OK;
 }
 
-/* ByteLevel must be the last of the list: a step after it would see letters, not text. */
+/* A step after ByteLevel sees letters, not text: only what cuts digits may follow. */
 static alibi_status read_pre_tokenizer(struct bpe_build *b, size_t at)
 {
     const char *type = NULL;
 
     TRY_RETURN(read_type(b, at, "a pre-tokenizer", &type));
+    if (!b->metaspace && strcmp(type, "Split") == 0)
+        return read_split(b, at);
+    if (!b->metaspace && strcmp(type, "Digits") == 0)
+        return read_digits(b, at);
+    if (!b->metaspace && strcmp(type, "Punctuation") == 0)
+        return read_punctuation(b, at);
     if (b->byte_level || b->metaspace)
         return scan_fail(&b->scan, "the pre-tokenizer '%.80s' after %s is not supported,", type,
                          b->byte_level ? "ByteLevel" : "Metaspace");
-    if (strcmp(type, "Split") == 0)
-        return read_split(b, at);
     if (strcmp(type, "Metaspace") == 0 && b->file->split_count == 0 &&
         b->file->prefix == PREFIX_NONE) {
         b->metaspace = true;
@@ -280,10 +367,9 @@ static alibi_status read_pre_tokenizer(struct bpe_build *b, size_t at)
     }
     if (strcmp(type, "ByteLevel") != 0)
         return scan_fail(&b->scan,
-                         "the pre-tokenizer '%.80s' is not supported here, only ByteLevel, Splits "
-                         "before it, and a Metaspace alone are,",
+                         "the pre-tokenizer '%.80s' is not supported here, only ByteLevel with "
+                         "Split, Digits and Punctuation, and a Metaspace alone are,",
                          type);
-    b->byte_level = true;
     return read_byte_level(b, at);
 }
 
@@ -304,7 +390,8 @@ static alibi_status check_kind(struct bpe_build *b, size_t at)
     if (f->characters && f->nfc)
         return scan_fail(&b->scan, "NFC with blanks as '" BPE_BLANK "' is not supported,");
     if (f->characters && f->split_count > 0)
-        return scan_fail(&b->scan, "a Split with blanks as '" BPE_BLANK "' is not supported,");
+        return scan_fail(&b->scan, "a Split, Digits or Punctuation with blanks as '" BPE_BLANK
+                                   "' is not supported,");
     return ALIBI_OK;
 }
 

@@ -81,10 +81,11 @@ static void put_added(struct text *json, const struct bpe_file *f)
         put_number(json, a->id);
         put(json, ", \"content\": ");
         json_append_string(json, a->text.at, a->text.bytes);
-        put(json, ", \"single_word\": false, \"lstrip\": ");
+        put(json, a->single_word ? ", \"single_word\": true" : ", \"single_word\": false");
+        put(json, ", \"lstrip\": ");
         put(json, a->lstrip ? "true" : "false");
         put(json, a->rstrip ? ", \"rstrip\": true" : ", \"rstrip\": false");
-        put(json, a->prefixed ? ", \"normalized\": true" : ", \"normalized\": false");
+        put(json, a->normalized ? ", \"normalized\": true" : ", \"normalized\": false");
         put(json, a->special ? ", \"special\": true" : ", \"special\": false");
         put(json, a->ends_document ? ", \"end_of_document\": true}" : "}");
     }
@@ -99,7 +100,23 @@ static void put_byte_level(struct text *json, bool prefix, bool use_regex)
     put(json, use_regex ? "true}" : "false}");
 }
 
-/* GPT-2's expression is ByteLevel's own; others are Splits before it. */
+static void put_split(struct text *json, const struct bpe_split *s)
+{
+    if (s->kind == SPLIT_DIGITS) {
+        put(json, "{\"type\": \"Digits\", \"individual_digits\": ");
+        put(json, s->each ? "true}" : "false}");
+    } else if (s->kind == SPLIT_PUNCTUATION) {
+        put(json, "{\"type\": \"Punctuation\", \"behavior\": \"");
+        put(json, s->each ? "Isolated\"}" : "Contiguous\"}");
+    } else {
+        put(json, "{\"type\": \"Split\", \"pattern\": {");
+        put(json, s->plain ? "\"String\": " : "\"Regex\": ");
+        json_append_string(json, s->pattern, strlen(s->pattern));
+        put(json, "}, \"behavior\": \"Isolated\", \"invert\": false}");
+    }
+}
+
+/* GPT-2's expression is ByteLevel's own; others are Splits before it, or after it. */
 static void put_pre_tokenizer(struct text *json, const struct bpe_file *f)
 {
     bool gpt2 = f->split_count == 1 && !f->splits[0].plain &&
@@ -112,14 +129,16 @@ static void put_pre_tokenizer(struct text *json, const struct bpe_file *f)
         return;
     }
     put(json, "{\"type\": \"Sequence\", \"pretokenizers\": [\n");
-    for (int i = 0; i < f->split_count; i++) {
-        const struct bpe_split *s = &f->splits[i];
-        put(json, "{\"type\": \"Split\", \"pattern\": {");
-        put(json, s->plain ? "\"String\": " : "\"Regex\": ");
-        json_append_string(json, s->pattern, strlen(s->pattern));
-        put(json, "}, \"behavior\": \"Isolated\", \"invert\": false},\n");
+    for (int i = 0; i <= f->split_count; i++) {
+        bool before = i < f->split_count && !f->splits[i].after_bytes;
+        bool after = i < f->split_count && f->splits[i].after_bytes;
+        if (!before && (i == 0 || !f->splits[i - 1].after_bytes))
+            put_byte_level(json, false, false);
+        put(json, after ? ",\n" : "");
+        if (before || after)
+            put_split(json, &f->splits[i]);
+        put(json, before ? ",\n" : "");
     }
-    put_byte_level(json, false, false);
     put(json, "]},\n");
 }
 

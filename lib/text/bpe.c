@@ -33,6 +33,7 @@ struct added_tokens {
     bool lstrip;     /* of any token */
     bool prefixed;   /* the same */
     char *spelled;   /* texts of prefixed tokens, with their blank */
+    struct word_characters *word; /* NULL: no token is a single word */
 };
 
 struct added_match {
@@ -50,6 +51,29 @@ static int compare_added(const void *a, const void *b)
     return order != 0 ? order : (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
+/* Whether the character that starts, or ends, at `at` is one of words. No character is none. */
+static bool word_at(const struct word_characters *w, const char *text, size_t at, size_t end)
+{
+    uint32_t code = 0;
+    size_t bytes = end - at < 4 ? end - at : 4;
+
+    return bytes > 0 && utf8_valid_prefix(text + at, bytes) > 0 &&
+           (utf8_take(text + at, &code), w->bits[code / 64] >> code % 64 & 1) != 0;
+}
+
+static bool word_before(const struct word_characters *w, const char *text, size_t at)
+{
+    size_t start = at;
+
+    while (start > 0 && at - start < 4) {
+        start--;
+        if (!utf8_continues(text[start]))
+            break;
+    }
+    return start < at && utf8_valid_prefix(text + start, at - start) == at - start &&
+           word_at(w, text, start, at);
+}
+
 /* Puts the blank before the text. */
 static void spell(struct slice *text, char *storage, size_t *used, const char *blank)
 {
@@ -59,6 +83,29 @@ static void spell(struct slice *text, char *storage, size_t *used, const char *b
     memcpy(at + strlen(blank), text->at, text->bytes);
     *text = (struct slice){ at, strlen(blank) + text->bytes };
     *used += text->bytes;
+}
+
+/* The text next to a single word may be a token that was found before: then the library does not
+ * see it, and it must not matter what it is. */
+static alibi_status init_words(struct added_tokens *a, const char *path)
+{
+    const struct bpe_added *word = NULL;
+
+    for (int i = 0; i < a->count; i++)
+        word = a->sorted[i].single_word && a->sorted[i].normalized ? &a->sorted[i] : word;
+    TRY_RETURN(NEW_ZERO_ARRAY(&a->word, 1, "the characters of words"));
+    word_characters_init(a->word);
+    for (int i = 0; i < a->count && word != NULL; i++) {
+        const struct slice *text = &a->sorted[i].text;
+        if (!a->sorted[i].normalized && (word_at(a->word, text->at, 0, text->bytes) ||
+                                         word_before(a->word, text->at, text->bytes)))
+            return fail(ALIBI_BAD_INPUT,
+                        "'%s': the added token '%.40s' is 'normalized' and has 'single_word', and "
+                        "'%.40s', which is not normalized, begins or ends with a letter; that is "
+                        "not supported",
+                        path, word->text.at, text->at);
+    }
+    return ALIBI_OK;
 }
 
 static alibi_status added_init(struct added_tokens *a, const struct bpe_added *tokens, int count,
@@ -97,6 +144,9 @@ static alibi_status added_init(struct added_tokens *a, const struct bpe_added *t
         a->only = different == 1 ? byte : -1;
     }
     qsort(a->sorted, (size_t)a->count, sizeof *a->sorted, compare_added);
+    for (int i = 0; i < a->count; i++)
+        if (a->sorted[i].single_word)
+            return init_words(a, path);
     return ALIBI_OK;
 }
 
@@ -104,6 +154,7 @@ static void added_fini(struct added_tokens *a)
 {
     mem_free(a->sorted);
     mem_free(a->spelled);
+    mem_free(a->word);
     *a = (struct added_tokens){ 0 };
 }
 
@@ -143,6 +194,18 @@ static struct added_match match_here(const struct added_tokens *a, const char *t
     }
 }
 
+/* Whether a token that is a single word is one here; undecided if the text may continue. */
+static void check_word(const struct added_tokens *a, struct added_match *m, const char *text,
+                       size_t end, bool last)
+{
+    size_t after = m->at + m->token->text.bytes;
+
+    if (word_before(a->word, text, m->at) || word_at(a->word, text, after, end))
+        m->found = ADDED_NONE;
+    else if (end - after < 4 && !last)
+        m->found = ADDED_MAYBE;
+}
+
 /* The first token that starts in text[from..limit), the longest there. text[0..end) is known, and
  * is the whole text if `last`. */
 static struct added_match added_find(const struct added_tokens *a, const char *text, size_t from,
@@ -161,6 +224,11 @@ static struct added_match added_find(const struct added_tokens *a, const char *t
         if (at < limit)
             m = match_here(a, text + at, end - at, last);
         m.at = at;
+        if (m.found == ADDED_FOUND && m.token->single_word) {
+            check_word(a, &m, text, end, last);
+            if (m.found == ADDED_NONE)
+                at += m.token->text.bytes - 1;
+        }
         if (m.found != ADDED_NONE)
             break;
     }

@@ -95,14 +95,38 @@ void category_append_exact(struct text *out, const char *name, size_t bytes, boo
     append_range(out, first, end);
 }
 
+static void set_bits(uint64_t *bits, uint32_t first, uint32_t end)
+{
+    for (uint32_t c = first; c < end; c++)
+        bits[c / 64] |= (uint64_t)1 << c % 64;
+}
+
 void newer_init(struct newer *n)
 {
     char version[32] = "";
 
     n->always = pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, version) < 0 || atoi(version) < 14;
     for (struct run r = { 0 }; next_run(&r);)
-        for (uint32_t c = r.first; c < r.end && r.differs; c++)
-            n->bits[c / 64] |= (uint64_t)1 << c % 64;
+        if (r.differs)
+            set_bits(n->bits, r.first, r.end);
+}
+
+/* The joiners, and letters in circles and squares, which are alphabetic and no letters. */
+void word_characters_init(struct word_characters *w)
+{
+    static const uint32_t others[][2] = { { 0x200C, 0x200E },
+                                          { 0x24B6, 0x24EA },
+                                          { 0x1F130, 0x1F14A },
+                                          { 0x1F150, 0x1F16A },
+                                          { 0x1F170, 0x1F18A } };
+    uint32_t set = categories_of("L", 1) | categories_of("M", 1) | categories_of("Nd", 2) |
+                   categories_of("Nl", 2) | categories_of("Pc", 2);
+
+    for (struct run r = { 0 }; next_run(&r);)
+        if (set >> r.category & 1)
+            set_bits(w->bits, r.first, r.end);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        set_bits(w->bits, others[i][0], others[i][1]);
 }
 
 bool newer_occurs(const struct newer *n, const char *text, size_t bytes)

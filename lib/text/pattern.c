@@ -472,8 +472,8 @@ static alibi_status compile_text(pcre2_code **out, struct pattern *p, const char
     if (context == NULL)
         return pattern_out_of_memory();
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
-    *out = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED,
-                         options | PCRE2_UTF | PCRE2_USE_OFFSET_LIMIT, &error, &offset, context);
+    *out = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, options | PCRE2_USE_OFFSET_LIMIT,
+                         &error, &offset, context);
     pcre2_compile_context_free(context);
     if (*out == NULL && (error == PCRE2_ERROR_NOMEMORY || pattern_memory_failed))
         return pattern_out_of_memory();
@@ -488,17 +488,30 @@ static alibi_status compile_text(pcre2_code **out, struct pattern *p, const char
     return ALIBI_OK; /* without JIT, PCRE2 interprets */
 }
 
+/* The bytes whose letters are digits. */
+static const char digit_bytes[] = "[0-9\\xB2\\xB3\\xB9\\xBC-\\xBE]";
+
 static alibi_status compile(struct pattern *p, int at, const struct bpe_split *split,
                             const char *path)
 {
     alibi_status status;
     struct text translated = { 0 };
     struct translation t;
-    uint32_t options = PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;
+    uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;
 
     p->simple[at] = true;
     if (split->plain)
-        return compile_text(&p->codes[at], p, split->pattern, PCRE2_LITERAL, split->pattern, path);
+        return compile_text(&p->codes[at], p, split->pattern, PCRE2_UTF | PCRE2_LITERAL,
+                            split->pattern, path);
+    if (split->after_bytes) { /* digits in some form, which are bytes in UTF-8 too */
+        if (split->kind == SPLIT_DIGITS)
+            text_append(&translated, "%s%s", digit_bytes, split->each ? "" : "+");
+        else
+            TRY(translate(&t, &translated, split->pattern, path, false));
+        TRY(text_status(&translated));
+        TRY(compile_text(&p->codes[at], p, translated.data, 0, split->pattern, path));
+        goto out;
+    }
     TRY(translate(&t, &translated, split->pattern, path, false));
     TRY(compile_text(&p->codes[at], p, translated.data, options, split->pattern, path));
     p->simple[at] = t.simple;

@@ -18,6 +18,12 @@ void newer_init(struct newer *n); /* starts from {0} */
 /* Whether one of them occurs in the text, which is UTF-8. */
 bool newer_occurs(const struct newer *n, const char *text, size_t bytes);
 
+/* Letters, digits, marks, connectors and a few others: \w of Unicode 16. */
+struct word_characters {
+    uint64_t bits[0x110000 / 64];
+};
+void word_characters_init(struct word_characters *w); /* starts from {0} */
+
 bool category_known(const char *name, size_t bytes); /* "L", "Lu" and so on */
 /* Appends the category, or its complement, as members of a class, right for every text. */
 void category_append_exact(struct text *out, const char *name, size_t bytes, bool complement);

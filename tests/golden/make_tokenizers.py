@@ -135,6 +135,10 @@ PLAIN = [
     "a" + "\u0301\u0323\u0334" * 30, "\u0b47\u0b56\u0b3e \u0dd9\u0dcf\u0dca", "\u0f71\u0f72\u0f73 \u0f77", "\u2000x\u2001  \u0301  \u0301",
     # White space around tokens that take it.
     "a  <x>  b", "a \n\t<x>\u3000\u2003b", "a <br>   b", " <br>\u00a0\u0085\u1680 ", "a  <s>  <s>  <x> <br> <x>", "<s>  ", "  <s>", "  <x", "  <x  <x>",
+    # Digits and punctuation, also of bytes that look like digits, and words around words.
+    "12345678", "x12 345,6789", "\u00bd\u0432\u00b2 м мир \u00be1", "a!!b... \u00a7\u2026\u166d\u061d", "\U00011de0\U00016ff4 $+<=>^`|~", "\u0663\u0664\u0665\u0666",
+    "one", "one two", "none one ones", "one_ one-one", "one\u0301 one\u00b2 oneé", "<x>one<x>six", "sixone six  one", "é!one é! aé!é!", "\u24d0one\u200done",
+    "one<|endoftext|>one", "one1 1six \u2160one", "six \u3000one.",
     # Blanks that a tokenizer writes as another character, or puts before text.
     "\u2581", "\u2581a", "a\u2581b", "a \u2581 b\u2581\u2581c", "<s>\u2581a", "a\u2581<s>b", "<s><s>a<s>", "a<br>b<x>c</s>d", "<x>\nfoo", "\nfoo",
     "</s></s> \u2581</s>x", "\u2581\u2582 \u2580", "<0x0A> <0xE2>", "\u2581<br>x", "<s>\u0301", "one\u2581two one two", "\r\n\u2581",
@@ -342,6 +346,14 @@ def tokenizers():
     yield "metaspace-first", with_added(metaspace(llama2, "first", False), [("<br>", True, False, "lstrip", "rstrip"), ("<x>", False, True)])
     yield "metaspace-always", with_template(with_added(metaspace(llama2, "always", True), [("<x>", False, True)]), "<s>", "</s>")
     yield "metaspace-never", with_added(metaspace(llama2, "never", True), [("<x>", False, False, "rstrip"), ("one two", False, False)])
+    falcon = pre_tokenizers.Sequence([pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.ByteLevel(add_prefix_space=False),
+                                      pre_tokenizers.Digits(False), split(["[0-9][0-9][0-9]"])])
+    yield "falcon", train(falcon, 700, END)
+    starcoder = pre_tokenizers.Sequence([pre_tokenizers.Digits(True), pre_tokenizers.Punctuation("isolated"), cut(use_regex=True)])
+    yield "digits", train(starcoder, 600, END)
+    words = [("one", False, True, "single_word"), ("<x>", True, False), ("six", False, True, "single_word", "rstrip"),
+             ("é!", False, True, "single_word")]
+    yield "words", with_added(train(cut(use_regex=True), 500, END), words)
     affixes = dict(continuing_subword_prefix="", end_of_word_suffix="")
     yield "shuffled-no-split", with_model(shuffled_merges(train(cut(), 500, END)), **affixes)
 

@@ -106,7 +106,9 @@ static void show_ids(const char *whose, const int32_t *ids, int64_t count)
 /* Whether the tokenizer drops something of the text, or replaces it. */
 static bool changes(const char *name)
 {
-    static const char *const kinds[] = { "nfc", "strips", "llama2", "metaspace", "prefix" };
+    static const char *const kinds[] = {
+        "words", "nfc", "strips", "llama2", "metaspace", "prefix"
+    };
 
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strncmp(name, kinds[i], strlen(kinds[i])) == 0)
@@ -386,6 +388,9 @@ static const char *const names[] = {
     "llama2",
     "llama2-normalized",
     "llama2-joins",
+    "falcon",
+    "digits",
+    "words",
     "metaspace-first",
     "metaspace-always",
     "metaspace-never",

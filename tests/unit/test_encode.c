@@ -80,6 +80,7 @@ static size_t random_document(char *out, size_t bytes, uint64_t seed)
     static const char *const parts[] = {
         "the",
         " of",
+        "one",
         " ",
         "  ",
         "\n",
@@ -152,7 +153,8 @@ static void assert_ids(const struct ids *a, const int32_t *at, int64_t count)
 static void documents_have_the_ids_of_whole_texts(void **state)
 {
     static const char *const names[] = { "gpt2",   "llama2", "llama2-normalized", "metaspace-first",
-                                         "prefix", "nfc",    "metaspace-always",  "strips" };
+                                         "prefix", "nfc",    "metaspace-always",  "strips",
+                                         "falcon", "words" };
     enum { DOCUMENTS = 3, LONG = 600 << 10 };
     struct corpus *c = *state;
     const char *paths[DOCUMENTS] = { keep(c, "first"), keep(c, "second"), keep(c, "third") };

@@ -424,7 +424,21 @@ static void what_is_not_supported_is_named(void **state)
           "the pre-tokenizer has no ByteLevel" },
         { BYTE_LEVEL,
           "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"}," BYTE_LEVEL "]}",
-          "'Digits' is not" },
+          "a Digits lacks 'individual_digits'" },
+        { BYTE_LEVEL,
+          "{\"type\":\"Sequence\",\"pretokenizers\":[" BYTE_LEVEL ",{\"type\":\"Punctuation\"}]}",
+          "a Punctuation that is 'Isolated' after ByteLevel is not supported" },
+        { BYTE_LEVEL,
+          "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Punctuation\",\"behavior\":"
+          "\"Removed\"}," BYTE_LEVEL "]}",
+          "a Punctuation that is 'Removed' is not supported" },
+        { BYTE_LEVEL,
+          "{\"type\":\"Sequence\",\"pretokenizers\":[" BYTE_LEVEL "," SPLIT("\"Regex\":\"a\"") "]}",
+          "the pattern 'a' after ByteLevel is not supported, only digits are" },
+        { BYTE_LEVEL,
+          "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\",\"add_prefix_space\":"
+          "false,\"use_regex\":false},{\"type\":\"Digits\",\"individual_digits\":true}]}",
+          "a pre-tokenizer after a ByteLevel that does not cut text is not supported" },
         { BYTE_LEVEL, "{\"type\":\"Sequence\",\"pretokenizers\":[" BYTE_LEVEL "," BYTE_LEVEL "]}",
           "the pre-tokenizer 'ByteLevel' after ByteLevel is not supported" },
         { BYTE_LEVEL,
@@ -451,8 +465,10 @@ static void what_is_not_supported_is_named(void **state)
           "only '' is supported" },
         { "\"end_of_word_suffix\":null", "\"end_of_word_suffix\":\"</w>\"",
           "'end_of_word_suffix' is '</w>'" },
-        { "\"single_word\":false", "\"single_word\":true",
-          "the added token '<|endoftext|>' has 'single_word', which is not supported" },
+        { END_TOKEN,
+          "{\"id\":259,\"content\":\"ab\",\"single_word\":true,\"lstrip\":false,\"rstrip\":false,"
+          "\"normalized\":false,\"special\":true}," ADDED("260", "bc", "false"),
+          "the added token 'ab' has 'single_word', and 'bc' can start within it" },
         { "\"rstrip\":false,\"normalized\":false,\"special\":true}",
           "\"rstrip\":true,\"normalized\":false,\"special\":true}," ADDED("260", "x\\u3000",
                                                                           "false"),
@@ -477,7 +493,7 @@ static void what_files_of_characters_lack_or_cannot_have_is_named(void **state)
         { "\"pre_tokenizer\":null", "\"pre_tokenizer\":" METASPACE(""),
           "the pre-tokenizer 'Metaspace' is not supported here" },
         { "\"pre_tokenizer\":null", "\"pre_tokenizer\":" SPLIT("\"Regex\":\"a\""),
-          "a Split with blanks as '" BLANK "' is not supported" },
+          "a Split, Digits or Punctuation with blanks as '" BLANK "' is not supported" },
         { "\"\u6f22\":259", "\"a b\":259", "the token 'a b' has a blank" },
         { "\"" BLANK "\":256,\"a\":257,\"" BLANK "a\":258,\"\u6f22\":259,\"</s>\":260},"
           "\"merges\":[\"" BLANK " a\"]",
@@ -492,7 +508,7 @@ static void what_files_of_characters_lack_or_cannot_have_is_named(void **state)
           "\"normalized\":false",
           "\"id\":261,\"content\":\"x " BLANK "\",\"single_word\":false,\"lstrip\":false,"
           "\"rstrip\":false,\"normalized\":true",
-          "is 'normalized' by Prepend and has or takes blanks" },
+          "is 'normalized' by Prepend, and is a single word or has or takes blanks" },
     };
 
     (void)state;
