@@ -157,28 +157,19 @@ static bool is_of_position(const char *name)
     return false;
 }
 
-static bool same_position(const struct position *a, const struct position *b)
-{
-    if (a->method != b->method || a->window != b->window || a->sinks != b->sinks ||
-        a->logn != b->logn)
-        return false;
-    for (int i = 0; i < a->method->option_count; i++)
-        if (!option_equal(&a->method->options[i], a->own, b->own))
-            return false;
-    return true;
-}
-
-/* Whether the layers of the two have the same positions, however these are written. */
+/* Whether the layers of the two have the same positions, however these are written: equal patterns
+ * have equal names where the model's own options are equal. */
 static alibi_status same_pattern(bool *same, const struct alibi_config *a,
                                  const struct alibi_config *b)
 {
     struct pattern p, q;
+    char name[ALIBI_NAME_MAX], other[ALIBI_NAME_MAX];
 
     TRY_RETURN(pattern_read(&p, a));
     TRY_RETURN(pattern_read(&q, b));
-    *same = true;
-    for (int64_t n = 0; n < a->layers && *same; n++)
-        *same = same_position(&p.kind[pattern_kind(&p, n)], &q.kind[pattern_kind(&q, n)]);
+    TRY_RETURN(pattern_name(name, &p, a));
+    TRY_RETURN(pattern_name(other, &q, a));
+    *same = strcmp(name, other) == 0;
     return ALIBI_OK;
 }
 

@@ -140,7 +140,7 @@ alibi_status foreign_tokenizer(struct foreign *f, alibi_status status);
 /* ---- models of Hugging Face's transformers (huggingface.c) */
 
 alibi_status huggingface_open(struct foreign *out, const char *folder);
-/* The family and configuration of a config.json. */
+/* The family and configuration of a config.json (config.c). */
 alibi_status huggingface_config(const struct family **family, struct alibi_config *out,
                                 const char *bytes, size_t length, const char *path);
 
