@@ -56,10 +56,12 @@ check "generate ids" "$ALIBI" generate ids --prompt "72 105" --tokens 5 --quiet
 grep -qE '^72 105( [0-9]+){5} ?$' stdout && pass "are numbers" || fail "generate" "$(cat stdout)"
 
 # The section of README.md, on a smaller model; its last options shorten what would take long.
-mkdir readme && cp -r hf readme/bloom-560m && "$ALIBI" text "${text[@]}" --quiet --out readme/text.txt > stdout
+mkdir readme && cp -r hf readme/bloom-560m
+check "text" "$ALIBI" text "${text[@]}" --quiet --out readme/text.txt
 sed -n '/^## Bring your own model/,/^## What/s/^    alibi //p' "$SOURCE/README.md" |
     sed 's/ *#.*//' > readme/lines
-[ "$(wc -l < readme/lines)" = 6 ] && pass "README has six lines" || fail "README" "$(cat readme/lines)"
+[ "$(wc -l < readme/lines)" = 6 ] && pass "README has six lines" ||
+    fail "README" "$(cat readme/lines)"
 while read -r line; do
     less=()
     case $line in
@@ -71,8 +73,8 @@ while read -r line; do
     (cd readme && "$ALIBI" $line "${less[@]}" --quiet) > stdout 2> stderr &&
         pass "alibi $line" || fail "alibi $line" "in README.md"
 done < readme/lines
-[ -s readme/tuned.gguf ] && [ -s readme/tuned-hf/model.safetensors ] && pass "both files are there" ||
-    fail "README" "$(ls readme)"
+[ -s readme/tuned.gguf ] && [ -s readme/tuned-hf/model.safetensors ] &&
+    pass "both files are there" || fail "README" "$(ls readme)"
 
 # Refusals; more of them are in golden/test_exchange.
 expect 2 "give --out" "$ALIBI" import hf
