@@ -466,9 +466,9 @@ static void what_is_not_supported_is_named(void **state)
         { "\"end_of_word_suffix\":null", "\"end_of_word_suffix\":\"</w>\"",
           "'end_of_word_suffix' is '</w>'" },
         { END_TOKEN,
-          "{\"id\":259,\"content\":\"ab\",\"single_word\":true,\"lstrip\":false,\"rstrip\":false,"
-          "\"normalized\":false,\"special\":true}," ADDED("260", "bc", "false"),
-          "the added token 'ab' has 'single_word', and 'bc' can start within it" },
+          "{\"id\":259,\"content\":\"xy\",\"single_word\":true,\"lstrip\":false,\"rstrip\":false,"
+          "\"normalized\":false,\"special\":true}," ADDED("260", "yz", "false"),
+          "the added token 'xy' has 'single_word', and 'yz' can start within it" },
         { "\"rstrip\":false,\"normalized\":false,\"special\":true}",
           "\"rstrip\":true,\"normalized\":false,\"special\":true}," ADDED("260", "x\\u3000",
                                                                           "false"),
