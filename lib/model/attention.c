@@ -172,12 +172,12 @@ static alibi_status temper_queries(const struct workspace *w, const struct pass 
                                       .temperature = model_position(m, n)->temperature,
                                       .length = m->config.train_length,
                                       .start = p->start,
-                                      .window = a->window,
+                                      .window = keys_seen(m, n, a),
                                       .ragged = p->ragged };
     bool longer = ragged_present(p->ragged) || p->start + p->L > temper.length;
 
     if (w->activations.training || temper.temperature == 0 || !longer ||
-        (a->window > 0 && a->window <= temper.length))
+        (temper.window > 0 && temper.window <= temper.length))
         return ALIBI_OK;
     return m->device->ops->logn_forward(m->device, &temper);
 }
@@ -283,38 +283,69 @@ static alibi_status sum_gates(const struct workspace *w, const struct pass *p, i
     return dev->ops->gate_forward(dev, &gates);
 }
 
-/* The new keys and values join the cache, and attention is over all that the cache holds. */
-static alibi_status append(struct workspace *w, const struct pass *p, int64_t n,
-                           struct attention_args *a)
+/* A token for each of several sequences. */
+static alibi_status append_step(struct workspace *w, const struct pass *p, int64_t n,
+                                struct attention_args *a, struct kv *all)
 {
     struct device *dev = w->model->device;
     const struct ops *ops = dev->ops;
-    int store = cache_store(p->cache, n);
+    int stores = cache_stores(p->cache), store = cache_store(p->cache, n);
+    struct tensor lengths = w->activations.lengths;
+    struct ragged held = { p->ragged.slot, vector_part(lengths, (1 + store) * p->B, p->B) };
+    struct ragged other = { p->ragged.slot,
+                            vector_part(lengths, (1 + stores + store) * p->B, p->B) };
+
+    *all = cache_all(p->cache, n);
+    a->ragged = held;
+    TRY_RETURN(sum_gates(w, p, n, a, all));
+    if (cache_window(p->cache, n) > 0 && all->gates.data) { /* all of a row to its other place */
+        TRY_RETURN(ops->cache_append(dev, all->k, a->k, held));
+        TRY_RETURN(ops->cache_append(dev, all->v, a->v, held));
+        for (int64_t b = 0; b < p->B; b++)
+            TRY_RETURN(cache_mirror(p->cache, n, p->slots[b], p->lengths[b] - 1, p->lengths[b]));
+        return ops->attention_norms(dev, all->norms, all->k, 0, held);
+    }
+    for (int i = 0; i < (cache_window(p->cache, n) > 0 ? 2 : 1); i++) {
+        TRY_RETURN(ops->cache_append(dev, all->k, a->k, i == 0 ? held : other));
+        TRY_RETURN(ops->cache_append(dev, all->v, a->v, i == 0 ? held : other));
+        TRY_RETURN(ops->attention_norms(dev, all->norms, all->k, 0, i == 0 ? held : other));
+    }
+    return ALIBI_OK;
+}
+
+/* Tokens of one sequence. */
+static alibi_status append_tokens(struct workspace *w, const struct pass *p, int64_t n,
+                                  struct attention_args *a, struct kv *all)
+{
+    struct device *dev = w->model->device;
+    const struct ops *ops = dev->ops;
+    int64_t first = cache_first(p->cache, n, p->start), end = p->start + p->L;
+    struct kv new = cache_slot(p->cache, n, p->slot, p->start, end);
+
+    *all = cache_slot(p->cache, n, p->slot, first, end);
+    TRY_RETURN(ops->copy(dev, new.k, a->k));
+    TRY_RETURN(ops->copy(dev, new.v, a->v));
+    TRY_RETURN(ops->attention_norms(dev, all->norms, all->k, p->start - first, ragged_none()));
+    TRY_RETURN(sum_gates(w, p, n, a, all));
+    return cache_mirror(p->cache, n, p->slot, p->start, end);
+}
+
+/* The new keys and values join the cache, and attention is over what the cache holds. */
+static alibi_status append(struct workspace *w, const struct pass *p, int64_t n,
+                           struct attention_args *a)
+{
     struct kv all;
 
     TRY_RETURN(keep_sinks(w, p, n, a));
-    if (ragged_present(p->ragged)) {
-        struct ragged held = { p->ragged.slot,
-                               vector_part(w->activations.lengths, (1 + store) * p->B, p->B) };
-
-        all = cache_all(p->cache, n);
-        TRY_RETURN(ops->cache_append(dev, all.k, a->k, held));
-        TRY_RETURN(ops->cache_append(dev, all.v, a->v, held));
-        TRY_RETURN(ops->attention_norms(dev, all.norms, all.k, 0, held));
-        a->ragged = held;
-    } else {
-        int64_t first = cache_first(p->cache, store, p->slot);
-        struct kv new = cache_slot(p->cache, n, p->slot, p->start, p->L);
-
-        all = cache_slot(p->cache, n, p->slot, first, p->start + p->L - first);
-        TRY_RETURN(ops->copy(dev, new.k, a->k));
-        TRY_RETURN(ops->copy(dev, new.v, a->v));
-        TRY_RETURN(ops->attention_norms(dev, all.norms, all.k, p->start - first, ragged_none()));
-    }
+    if (ragged_present(p->ragged))
+        TRY_RETURN(append_step(w, p, n, a, &all));
+    else
+        TRY_RETURN(append_tokens(w, p, n, a, &all));
     a->k = all.k;
     a->v = all.v;
     a->skip.norms = all.norms;
-    return sum_gates(w, p, n, a, &all);
+    a->window = narrower(a->window, cache_window(p->cache, n));
+    return ALIBI_OK;
 }
 
 /* ---- the scores that a window relies on */

@@ -7,28 +7,22 @@
  *   sinks            [layers][keys, values][slots, sinks, Hkv, D]
  *   sums of gates    [layers][2, slots, G, capacity]             G of the layer that has most
  *
- * The capacity is common to all slots of a store. It doubles when a sequence reaches it, so that
- * appending a token costs constant time on average; a failure to grow leaves the store as it was.
- * With a window, older positions are dropped when room is needed: a slot then holds positions
- * first..length-1, and `first` is a multiple of a tile. So the memory of such a layer, and the time
- * of a token, do not grow with the text.
+ * The capacity is common to all slots of a store. Without a window, row p of a slot is position p,
+ * and the capacity doubles when a sequence reaches it, so that appending a token costs constant
+ * time on average; a failure to grow leaves the store as it was.
  *
- * Dropping moves the other positions to the front of the same slot, over positions that are
- * dropped. If it fails half-way, the front has keys and norms that do not belong together, but the
- * positions to be moved are still where they were: the slot is marked torn, and the next
- * reservation moves all of it again before anything is read. */
+ * With a window, the rows become a ring as soon as that is smaller. Position p is written twice, to
+ * the rows p % R and p % R + R of 2 R. So the last R positions are side by side wherever the ring
+ * is cut, and no operation has to know about it: those of a sequence of `length` tokens end at row
+ * (length - 1) % R + R. R is a window and the tokens of a pass: nothing that a failed pass has
+ * written was still needed. Memory and time per token do not grow with the text. */
 #include "model/walk.h"
 
-struct held {
-    int64_t first; /* oldest position */
-    bool torn;     /* a move to the front did not finish */
-};
-
 struct store {
-    int64_t window; /* 0: nothing is dropped */
+    int64_t window; /* 0: every key is seen */
     int64_t sinks;  /* first keys that are kept apart */
     int64_t layers, capacity;
-    struct held *held; /* [slots] */
+    int64_t ring; /* R, a multiple of a tile; 0: row p is position p */
     void *buffer, *norms, *first_keys, *gates;
 };
 
@@ -49,7 +43,7 @@ struct cache {
 };
 
 /* Finds the store of each layer. */
-static alibi_status make_stores(struct cache *c)
+static void make_stores(struct cache *c)
 {
     for (int64_t n = 0; n < c->model->config.layers; n++) {
         const struct position *p = model_position(c->model, n);
@@ -61,11 +55,9 @@ static alibi_status make_stores(struct cache *c)
         if (i == c->stores) {
             c->store[c->stores++].window = window;
             c->store[i].sinks = p->sinks;
-            TRY_RETURN(NEW_ZERO_ARRAY(&c->store[i].held, c->slots, "the slots of a KV cache"));
         }
         c->place[n] = (struct place){ i, c->store[i].layers++ };
     }
-    return ALIBI_OK;
 }
 
 alibi_status cache_new(struct cache **out, const struct model *m, int64_t slots,
@@ -80,7 +72,7 @@ alibi_status cache_new(struct cache **out, const struct model *m, int64_t slots,
     c->window = window;
     TRY(NEW_ZERO_ARRAY(&c->length, slots, "the slots of a KV cache"));
     TRY(NEW_ZERO_ARRAY(&c->place, m->config.layers, "the layers of a KV cache"));
-    TRY(make_stores(c));
+    make_stores(c);
     if (window.positions > 0)
         TRY(NEW_ZERO_ARRAY(&c->largest_keys, m->config.layers * slots, "the norms of keys"));
     *out = c;
@@ -113,7 +105,6 @@ void cache_free(struct cache *c)
         device_lock(dev);
         dev->ops->buffer_free(dev, c->store[i].first_keys);
         device_unlock(dev);
-        mem_free(c->store[i].held);
     }
     mem_free(c->length);
     mem_free(c->place);
@@ -124,8 +115,6 @@ void cache_free(struct cache *c)
 void cache_clear(struct cache *c, int64_t slot)
 {
     c->length[slot] = 0;
-    for (int i = 0; i < c->stores; i++)
-        c->store[i].held[slot] = (struct held){ 0 };
     for (int64_t n = 0; c->largest_keys && n < c->model->config.layers; n++)
         *cache_largest_key(c, n, slot) = 0.0;
 }
@@ -145,9 +134,41 @@ int cache_store(const struct cache *c, int64_t layer)
     return c->place[layer].store;
 }
 
-int64_t cache_first(const struct cache *c, int store, int64_t slot)
+int64_t cache_window(const struct cache *c, int64_t layer)
 {
-    return c->store[store].held[slot].first;
+    return c->store[c->place[layer].store].window;
+}
+
+/* The position of row 0, for the keys before position `end`. */
+static int64_t base_of(const struct store *s, int64_t end)
+{
+    int64_t lap = s->ring > 0 ? (end - 1) / s->ring : 0;
+
+    return lap > 1 ? (lap - 1) * s->ring : 0;
+}
+
+int64_t cache_row(const struct cache *c, int store, int64_t position)
+{
+    return position - base_of(&c->store[store], position + 1);
+}
+
+int64_t cache_other_row(const struct cache *c, int store, int64_t position)
+{
+    int64_t R = c->store[store].ring, row = cache_row(c, store, position);
+
+    return R == 0 ? row : row < R ? row + R : row - R;
+}
+
+/* A multiple of a tile, so that norms of tiles are those of the rows. */
+static int64_t first_seen(const struct store *s, int64_t start)
+{
+    return s->ring > 0 ? attention_first_key(start, s->window) / ATTENTION_TILE * ATTENTION_TILE
+                       : 0;
+}
+
+int64_t cache_first(const struct cache *c, int64_t layer, int64_t start)
+{
+    return first_seen(&c->store[c->place[layer].store], start);
 }
 
 void cache_advance(struct cache *c, int64_t slot, int64_t count)
@@ -211,30 +232,83 @@ struct kv cache_all(const struct cache *c, int64_t layer)
     return all_slots(c, &c->store[at.store], at.layer);
 }
 
-/* `length` positions of one slot, from place `at` of its buffer. */
-static struct kv slot_part(const struct cache *c, const struct store *s, int64_t layer,
-                           int64_t slot, int64_t at, int64_t length)
+/* `count` rows of one slot; norms begin with the tile of the first. */
+static struct kv slot_rows(const struct cache *c, const struct store *s, int64_t layer,
+                           int64_t slot, int64_t row, int64_t count)
 {
     struct kv kv = all_slots(c, s, layer);
-    int64_t offset = slot * kv.k.stride[0] + at * kv.k.stride[1];
+    int64_t offset = slot * kv.k.stride[0] + row * kv.k.stride[1];
 
     kv.k.data = tensor_at(kv.k, offset);
     kv.v.data = tensor_at(kv.v, offset);
-    kv.norms.data = tensor_at(kv.norms, slot * kv.norms.stride[0]);
+    kv.norms.data = tensor_at(kv.norms, slot * kv.norms.stride[0] + row / ATTENTION_TILE);
     if (kv.gates.data)
-        kv.gates.data = tensor_at(kv.gates, slot * kv.gates.stride[1] + at);
+        kv.gates.data = tensor_at(kv.gates, slot * kv.gates.stride[1] + row);
     kv.k.shape[0] = kv.v.shape[0] = kv.norms.shape[0] = kv.gates.shape[1] = 1;
-    kv.k.shape[1] = kv.v.shape[1] = kv.gates.shape[3] = length;
+    kv.k.shape[1] = kv.v.shape[1] = kv.gates.shape[3] = count;
     return kv;
 }
 
-struct kv cache_slot(const struct cache *c, int64_t layer, int64_t slot, int64_t from,
-                     int64_t length)
+struct kv cache_slot(const struct cache *c, int64_t layer, int64_t slot, int64_t from, int64_t end)
 {
     struct place at = c->place[layer];
     const struct store *s = &c->store[at.store];
 
-    return slot_part(c, s, at.layer, slot, from - s->held[slot].first, length);
+    return slot_rows(c, s, at.layer, slot, from - base_of(s, end), end - from);
+}
+
+/* ---- rings */
+
+static alibi_status copy_rows(const struct cache *c, struct kv to, struct kv from)
+{
+    struct device *dev = c->model->device;
+
+    TRY_RETURN(dev->ops->copy(dev, to.k, from.k));
+    TRY_RETURN(dev->ops->copy(dev, to.v, from.v));
+    return from.gates.data ? dev->ops->copy(dev, gates_as_rows(to.gates), gates_as_rows(from.gates))
+                           : ALIBI_OK;
+}
+
+/* The norms of the tiles of `count` rows. */
+static alibi_status find_norms(const struct cache *c, const struct store *s, int64_t layer,
+                               int64_t slot, int64_t row, int64_t count)
+{
+    int64_t within = row % ATTENTION_TILE;
+    struct kv kv = slot_rows(c, s, layer, slot, row - within, within + count);
+
+    return c->model->device->ops->attention_norms(c->model->device, kv.norms, kv.k, within,
+                                                  ragged_none());
+}
+
+/* Copies the positions start..end-1 of a ring from the rows of a pass that ends with them to their
+ * other rows: those of the lap before from the lower half, those of the last lap from the upper. */
+static alibi_status mirror(const struct cache *c, const struct store *s, int64_t layer,
+                           int64_t slot, int64_t start, int64_t end)
+{
+    int64_t base = base_of(s, end), middle = base + s->ring;
+    int64_t low = middle < end ? middle : end, high = middle > start ? middle : start;
+
+    if (s->ring == 0)
+        return ALIBI_OK;
+    if (start < low) {
+        TRY_RETURN(copy_rows(c, slot_rows(c, s, layer, slot, start - base + s->ring, low - start),
+                             slot_rows(c, s, layer, slot, start - base, low - start)));
+        TRY_RETURN(find_norms(c, s, layer, slot, start - base + s->ring, low - start));
+    }
+    if (high < end) {
+        TRY_RETURN(copy_rows(c, slot_rows(c, s, layer, slot, high - middle, end - high),
+                             slot_rows(c, s, layer, slot, high - base, end - high)));
+        TRY_RETURN(find_norms(c, s, layer, slot, high - middle, end - high));
+    }
+    return ALIBI_OK;
+}
+
+alibi_status cache_mirror(const struct cache *c, int64_t layer, int64_t slot, int64_t start,
+                          int64_t end)
+{
+    struct place at = c->place[layer];
+
+    return mirror(c, &c->store[at.store], at.layer, slot, start, end);
 }
 
 /* ---- room */
@@ -253,47 +327,56 @@ static alibi_status new_buffer(const struct cache *c, const struct store *s, voi
     return c->model->device->ops->buffer_new(c->model->device, out, bytes, "the KV cache");
 }
 
-/* Copies a slot's positions from `first` on to the front of the slot in `to`, with their norms.
- * `to` may be `from` itself if the positions do not overlap. */
-static alibi_status copy_slot(const struct cache *c, const struct store *to,
-                              const struct store *from, int64_t slot, int64_t first)
+/* The rows of a ring in which a pass over `count` tokens overwrites no key that it needs, nor the
+ * tiles that those are in. */
+static int64_t ring_rows(const struct store *s, int64_t count)
 {
-    struct device *dev = c->model->device;
-    int64_t count = c->length[slot] - first;
+    return attention_tiles(s->window + count + ATTENTION_TILE - 2) * ATTENTION_TILE;
+}
 
-    for (int64_t n = 0; count > 0 && n < from->layers; n++) {
-        struct kv there = slot_part(c, to, n, slot, 0, count);
-        struct kv here = slot_part(c, from, n, slot, first - from->held[slot].first, count);
+/* The layout of a store in which `count` tokens make a sequence `length` long. */
+static struct store layout_for(const struct store *s, int64_t count, int64_t length)
+{
+    struct store larger = *s;
+    int64_t ring = s->window > 0 ? ring_rows(s, count) : 0;
 
-        TRY_RETURN(dev->ops->copy(dev, there.k, here.k));
-        TRY_RETURN(dev->ops->copy(dev, there.v, here.v));
-        if (here.gates.data)
-            TRY_RETURN(dev->ops->copy(dev, gates_as_rows(there.gates), gates_as_rows(here.gates)));
-        TRY_RETURN(dev->ops->attention_norms(dev, there.norms, there.k, 0, ragged_none()));
+    larger.buffer = larger.norms = larger.gates = NULL;
+    if (!larger.capacity)
+        larger.capacity = ATTENTION_TILE;
+    while (larger.capacity < length)
+        larger.capacity *= 2;
+    if (ring > 0 && (s->ring > 0 || larger.capacity > ring)) {
+        larger.ring = ring;
+        larger.capacity = 2 * ring;
+    }
+    return larger;
+}
+
+/* Copies what is still needed of a slot to another layout. */
+static alibi_status copy_slot(const struct cache *c, const struct store *to,
+                              const struct store *from, int64_t slot)
+{
+    int64_t end = c->length[slot], first = to->ring > 0 ? first_seen(to, end) : 0;
+
+    for (int64_t n = 0; first < end && n < from->layers; n++) {
+        int64_t row = first - base_of(to, end), count = end - first;
+
+        TRY_RETURN(copy_rows(c, slot_rows(c, to, n, slot, row, count),
+                             slot_rows(c, from, n, slot, first - base_of(from, end), count)));
+        TRY_RETURN(find_norms(c, to, n, slot, row, count));
+        TRY_RETURN(mirror(c, to, n, slot, first, end));
     }
     return ALIBI_OK;
 }
 
-/* The first position of a slot that is still needed. */
-static int64_t first_needed(const struct cache *c, const struct store *s, int64_t slot)
-{
-    int64_t first = (c->length[slot] - s->window) / ATTENTION_TILE * ATTENTION_TILE;
-
-    return s->window > 0 && first > s->held[slot].first ? first : s->held[slot].first;
-}
-
-/* Moves every slot to larger buffers, with room for `needed` positions in one. */
-static alibi_status grow(const struct cache *c, struct store *s, int64_t needed)
+/* Moves every slot to larger buffers. */
+static alibi_status grow(const struct cache *c, struct store *s, int64_t count, int64_t length)
 {
     alibi_status status;
     enum dtype type = c->model->type;
     int64_t Hkv = c->model->config.kv_heads, gates = most_gates(c->model);
-    struct store larger = *s;
+    struct store larger = layout_for(s, count, length);
 
-    larger.buffer = larger.norms = larger.gates = NULL;
-    larger.capacity = s->capacity ? s->capacity : ATTENTION_TILE;
-    while (larger.capacity < (s->window > 0 ? 2 : 1) * needed)
-        larger.capacity *= 2; /* a window needs twice its size, to drop from */
     TRY(new_buffer(c, &larger, &larger.buffer, type, Hkv, 2 * larger.capacity,
                    c->model->config.width / c->model->config.heads));
     TRY(new_buffer(c, &larger, &larger.norms, dtype_sums(type), Hkv,
@@ -301,9 +384,7 @@ static alibi_status grow(const struct cache *c, struct store *s, int64_t needed)
     if (gates > 0)
         TRY(new_buffer(c, &larger, &larger.gates, dtype_sums(type), gates, 2 * larger.capacity, 1));
     for (int64_t slot = 0; slot < c->slots; slot++)
-        TRY(copy_slot(c, &larger, s, slot, first_needed(c, s, slot)));
-    for (int64_t slot = 0; slot < c->slots; slot++)
-        s->held[slot] = (struct held){ .first = first_needed(c, s, slot) };
+        TRY(copy_slot(c, &larger, s, slot));
     free_buffers(c, s);
     *s = larger;
     larger.buffer = larger.norms = larger.gates = NULL;
@@ -314,17 +395,10 @@ out:
 
 static alibi_status reserve(const struct cache *c, struct store *s, int64_t slot, int64_t length)
 {
-    struct held *held = &s->held[slot];
-    int64_t first = first_needed(c, s, slot), dropped = first - held->first;
+    int64_t count = length - c->length[slot];
+    bool fits = s->ring > 0 ? ring_rows(s, count) <= s->ring : length <= s->capacity;
 
-    if (length - held->first <= s->capacity && !held->torn)
-        return ALIBI_OK;
-    if (length - first > s->capacity || dropped < c->length[slot] - first)
-        return grow(c, s, length - first);
-    held->torn = true;
-    TRY_RETURN(copy_slot(c, s, s, slot, first));
-    *held = (struct held){ .first = first };
-    return ALIBI_OK;
+    return fits ? ALIBI_OK : grow(c, s, count, length);
 }
 
 alibi_status cache_reserve(struct cache *c, int64_t slot, int64_t length)

@@ -178,20 +178,24 @@ alibi_status model_step(struct workspace *w, struct cache *c, const int32_t *slo
     int32_t *lengths = NULL;
 
     device_lock(m->device);
-    TRY(NEW_ARRAY(&lengths, (1 + stores) * count, "the lengths of sequences"));
+    TRY(NEW_ARRAY(&lengths, (1 + 2 * stores) * count, "the lengths of sequences"));
     for (int64_t b = 0; b < count; b++) {
         int64_t length = cache_length(c, slots[b]) + 1;
 
         TRY(cache_reserve(c, slots[b], length));
         lengths[b] = (int32_t)length;
-        for (int i = 0; i < stores; i++)
-            lengths[(1 + i) * count + b] = (int32_t)(length - cache_first(c, i, slots[b]));
         p.start = length - 1 > p.start ? length - 1 : p.start;
     }
+    for (int64_t b = 0; b < count; b++) /* when no store grows any more */
+        for (int i = 0; i < stores; i++) {
+            lengths[(1 + i) * count + b] = (int32_t)cache_row(c, i, lengths[b] - 1) + 1;
+            lengths[(1 + stores + i) * count + b] =
+                (int32_t)cache_other_row(c, i, lengths[b] - 1) + 1;
+        }
     TRY(begin(w, &p, tokens, NULL, false));
     TRY(ops->upload(m->device, w->activations.slots, slots));
     all = w->activations.lengths;
-    TRY(ops->upload(m->device, vector_part(all, 0, (1 + stores) * count), lengths));
+    TRY(ops->upload(m->device, vector_part(all, 0, (1 + 2 * stores) * count), lengths));
     p.lengths = lengths;
     p.ragged = (struct ragged){ w->activations.slots, vector_part(all, 0, count) };
     TRY(forward(w, &p, tokens));

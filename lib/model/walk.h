@@ -83,7 +83,7 @@ struct activations {
 
     struct tensor tokens, targets, nll; /* [B, L], [rows], [rows] */
     struct tensor slots;                /* I32 [B], of a ragged pass; absent in training */
-    struct tensor lengths;              /* I32 [1 + kinds, B], pass.lengths */
+    struct tensor lengths;              /* I32 [1 + 2 kinds, B], pass.lengths */
     struct tensor embedded, embedded_mean, embedded_rstd;
     struct layer *layers; /* [N]. Without training all are the same buffers; in training the layers
                              share those that are not kept */
@@ -124,23 +124,33 @@ alibi_status activations_reserve(struct workspace *w, int64_t B, int64_t L, bool
 
 /* ---- the cache, as a pass uses it (cache.c)
  *
- * Layers whose windows are equally wide hold the same positions, and form a store. */
+ * Layers whose windows are equally wide hold the same positions, and form a store. The positions of
+ * a slot are rows one after the other, but where they begin depends on the last of them. */
 
 /* Room for the sequence in `slot` to grow to `length` positions. */
 alibi_status cache_reserve(struct cache *c, int64_t slot, int64_t length);
 void cache_advance(struct cache *c, int64_t slot, int64_t count);
 int cache_stores(const struct cache *c); /* at most PATTERN_KINDS */
 int cache_store(const struct cache *c, int64_t layer);
-int64_t cache_first(const struct cache *c, int store, int64_t slot); /* oldest position held */
+int64_t cache_window(const struct cache *c, int64_t layer); /* what its queries see; 0: all */
+/* Of the newest position of a slot: its row, and the one that it is in too, or the same. */
+int64_t cache_row(const struct cache *c, int store, int64_t position);
+int64_t cache_other_row(const struct cache *c, int store, int64_t position);
+/* A position, the start of a tile, from which on the cache has what a pass from `start` on sees. */
+int64_t cache_first(const struct cache *c, int64_t layer, int64_t start);
 
-/* Keys and values of a layer: positions from..from+length-1 of one slot [1, length, Hkv, D], and of
- * all slots [slots, capacity, Hkv, D]; the largest norm of each tile of keys, for one slot and for
- * all of them; the sums of gates, [2, 1, G, length] and [2, slots, G, capacity]. */
+/* Keys and values of a layer: positions from..end-1 of one slot [1, end - from, Hkv, D], of which
+ * end - 1 is the newest, and all slots [slots, capacity, Hkv, D]; the largest norm of each tile of
+ * keys, for one slot and for all of them; the sums of gates, [2, 1, G, end - from] and [2, slots,
+ * G, capacity]. */
 struct kv {
     struct tensor k, v, norms, gates;
 };
-struct kv cache_slot(const struct cache *c, int64_t layer, int64_t slot, int64_t from,
-                     int64_t length);
+struct kv cache_slot(const struct cache *c, int64_t layer, int64_t slot, int64_t from, int64_t end);
+/* After new positions start..end-1 were written there: they are copied to their other rows, with
+ * norms and gates. */
+alibi_status cache_mirror(const struct cache *c, int64_t layer, int64_t slot, int64_t start,
+                          int64_t end);
 struct kv cache_all(const struct cache *c, int64_t layer);
 /* The first keys and values of all slots, [slots, sinks, Hkv, D]; the layer has sinks. */
 struct kv cache_sinks(const struct cache *c, int64_t layer);
@@ -161,8 +171,8 @@ struct pass {
     struct cache *cache;
     int64_t slot;
     const int32_t *slots;   /* ragged: on the host, [B] */
-    const int32_t *lengths; /* [1 + stores, B]: of the sequences, then how many of their positions
-                               each store holds, the new one included */
+    const int32_t *lengths; /* [1 + 2 stores, B]: of the sequences; then for each store 1 + the row
+                               of the new position, and then 1 + the other row that it is in */
     struct ragged ragged;   /* slots and the lengths of the sequences, on the device */
     bool decoding; /* results of a row must not depend on the other rows: linear_args.decoding */
     struct dropout drop;

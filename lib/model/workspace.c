@@ -209,7 +209,7 @@ static void layout_inference(struct arena *a, struct workspace *w, const struct 
     size_t wide;
 
     x->slots = take_1(a, DTYPE_I32, s->B);
-    x->lengths = take_1(a, DTYPE_I32, (1 + w->model->pattern.kinds) * s->B);
+    x->lengths = take_1(a, DTYPE_I32, (1 + 2 * w->model->pattern.kinds) * s->B);
     l.x = l.middle = take(a, s->type, s->rows, s->C);
     x->normed = take(a, s->type, s->rows, s->C);
     x->branch = take(a, s->type, s->rows, s->C);

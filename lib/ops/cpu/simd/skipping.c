@@ -83,7 +83,8 @@ static const float *norms_of(const struct bounds *b, int64_t row, int64_t kv)
     return b->norms + (b->slot ? b->slot[row] : row) * b->stride_b + kv * b->stride_kv;
 }
 
-/* ahead[t] = the largest norm of tiles 0..t, of the tiles that the row has keys of. */
+/* ahead[t] = the largest norm of tiles 0..t, of the tiles that the row has keys of; of the tiles
+ * that its query sees, if it is one of a ragged call. */
 static void look_ahead(struct bounds *b, const struct heads *c)
 {
     int64_t tiles = attention_tiles(c->Lk);
@@ -92,7 +93,10 @@ static void look_ahead(struct bounds *b, const struct heads *c)
         for (int64_t kv = 0; kv < c->Hkv; kv++) {
             const float *norms = norms_of(b, row, kv);
             float *ahead = b->ahead + (row * c->Hkv + kv) * tiles, most = 0.0f;
-            for (int64_t t = 0; t < attention_tiles(keys_count(c, row)); t++)
+            int64_t last = keys_count(c, row) - 1;
+            int64_t first =
+                ragged_present(c->a->ragged) ? attention_first_key(last, c->a->window) : 0;
+            for (int64_t t = first / ATTENTION_TILE; t < attention_tiles(keys_count(c, row)); t++)
                 ahead[t] = most = larger(most, norms[t]);
         }
 }
