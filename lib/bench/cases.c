@@ -611,6 +611,8 @@ static bool make_attention(struct op_case *c)
         return false;
     c->directions[1] = Lq == Lk;
     c->args.attention.args.scale = D > 0 ? 1.0 / sqrt((double)D) : 1.0;
+    if (bias == BIAS_GAIN) /* a factor of up to 3 on scores and on their rounding */
+        c->args.attention.args.scale /= 3;
     c->args.attention.args.bias.kind = bias;
     c->args.attention.args.bias.tau = bias == BIAS_GAIN ? 3.0 : 0.0;
     c->args.attention.args.window = window;
