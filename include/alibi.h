@@ -1327,7 +1327,8 @@ ALIBI_API alibi_status alibi_experiment_run(alibi_experiment *e, alibi_device *d
  * that depend on an unknown text are those that were asked for. */
 struct alibi_experiment_plan_model {
     char name[ALIBI_NAME_MAX];
-    int trainings; /* that are left: seeds */
+    int trainings; /* that are left: seeds; 0 if it has the weights of another model */
+    int tested;    /* seeds that are left to train, or only to test */
     int64_t parameters, steps;
     double train_tokens,
         test_tokens;          /* that one of them still reads, on average; 0: none is left */

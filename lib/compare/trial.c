@@ -51,7 +51,8 @@ static alibi_status open_trained(const struct trial *t, alibi_model **out)
     struct train_state state;
     struct alibi_training training;
 
-    TRY(alibi_model_open(&model, t->device, t->run, t->call));
+    TRY(alibi_model_open_as(&model, t->device, t->run,
+                            t->fit.length > 0 && t->fitted[0] ? t->fitted : t->position, t->call));
     TRY(checkpoint_read_state(model->path, &state, &training));
     if (state.step != t->training.steps) {
         status = fail(ALIBI_IO,
@@ -65,6 +66,23 @@ static alibi_status open_trained(const struct trial *t, alibi_model **out)
 out:
     alibi_model_free(model);
     return status;
+}
+
+/* A temperature, on text that the tests do not have. */
+static alibi_status fit(const struct trial *t, alibi_model *model)
+{
+    struct alibi_call call = *t->call;
+    struct alibi_fit_result result;
+    enum alibi_split split = ALIBI_TEST;
+
+    if (t->fit.length == 0 || t->fitted[0])
+        return ALIBI_OK;
+    if (corpus_span(t->fit_corpus, split).count <= t->fit.length)
+        split = ALIBI_TRAIN;
+    call.skip = t->training.skip;
+    TRY_RETURN(alibi_model_fit(model, t->fit_corpus, split, &t->fit, &result, &call));
+    memcpy(t->fitted, model->model->config.position, ALIBI_NAME_MAX);
+    return t->save(t);
 }
 
 /* Whether the model has a value there; a note says why not, unless it said so before: for the same
@@ -256,6 +274,7 @@ alibi_status trial_run(const struct trial *trial, const struct trial_test *tests
     if (count == 0)
         goto out;
     TRY(open_trained(t, &model));
+    TRY(fit(t, model));
     for (int i = 0; i < count; i++)
         TRY(evaluate_check_tokenizer(model->tokenizer, tests[i].corpus));
     for (int i = 0; i < count; i++)

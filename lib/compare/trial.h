@@ -34,7 +34,12 @@ struct trial {
     char label[48];            /* after its tasks in progress reports: "", ", 3 of 33" */
     struct alibi_config config;
     struct alibi_training training;
-    bool measured; /* an earlier call has trained it: `cost` is known */
+    bool measured;        /* an earlier call has trained it: `cost` is known */
+    const char *position; /* with which it is tested; NULL: that of its training */
+    struct alibi_fit fit; /* of a temperature before the tests; length 0: none */
+    const alibi_corpus
+        *fit_corpus; /* on its test split, or if that is too short its training split */
+    char *fitted;    /* [ALIBI_NAME_MAX] the position that was found; "": not yet */
     struct alibi_compare_seed *cost;
     alibi_status (*save)(const struct trial *t); /* after the training and after each test */
     const void *user;

@@ -90,6 +90,7 @@ struct curve {
 /* One training of a model, and what was measured on it. */
 struct trained {
     struct alibi_compare_seed cost; /* without evaluations; version "": not trained yet */
+    char fitted[ALIBI_NAME_MAX];    /* the position that was fitted to it; "": none */
     struct curve train, valid;
     struct measured *measured[ALIBI_LIST_MAX]; /* by evaluation, an entry per test; NULL: the
                                                   evaluation does not have this model */
@@ -99,6 +100,9 @@ struct experiment_model {
     char name[ALIBI_NAME_MAX];
     char group[ALIBI_NAME_MAX]; /* the key in the file: several models may share it */
     int text;
+    int of; /* it has the weights of this earlier model, and is only tested; -1: it is trained */
+    char as_position[ALIBI_NAME_MAX]; /* with which it is tested; "": its own */
+    struct alibi_fit fit;             /* of a temperature; length 0: none */
     struct alibi_int_list seeds;
     struct alibi_config config; /* as asked, derived values 0 */
     struct alibi_training training;
@@ -216,12 +220,18 @@ alibi_status folder_enter(const alibi_experiment *e, const char *dir);
 alibi_status folder_of_text(char **out, const alibi_experiment *e, int text, const char *dir);
 alibi_status folder_of_model(char **out, const alibi_experiment *e, int model, int seed,
                              const char *dir);
+/* The folder of its training: that of the model whose weights it has. */
+alibi_status folder_of_training(char **out, const alibi_experiment *e, int model, int seed,
+                                const char *dir);
 alibi_status folder_save_model(const alibi_experiment *e, int model, int seed, const char *dir);
 alibi_status folder_save_text(const alibi_experiment *e, int text, const char *dir);
 void text_write(struct json_writer *w, const alibi_experiment *e, int text); /* its members */
 
 /* The text that a model is evaluated on. */
 const struct experiment_text *evaluated_text(const alibi_experiment *e, int model, int evaluation);
+
+/* The position that a model is tested with; one that is fitted to each seed is not known before. */
+const char *tested_position(const struct experiment_model *m);
 
 /* Whether everything that was asked for is measured. */
 bool model_is_complete(const alibi_experiment *e, int model, int seed);
@@ -250,11 +260,13 @@ double text_valid_tokens(const struct experiment_text *t);
 
 /* ---- work (run.c, plan.c) */
 
-/* Bytes of checkpoints: those that stay, the newest two of each training, and the largest. */
+/* Bytes of checkpoints: those that stay, the newest two of each training, and the largest; and of
+ * one training each of the models whose weights others have, which are not discarded at once. */
 struct disk {
-    double kept, largest;
+    double kept, largest, held;
 };
-void disk_add(struct disk *d, double checkpoint, const struct alibi_training *t, int trainings);
+void disk_add(struct disk *d, double checkpoint, const alibi_experiment *e, int model,
+              int trainings);
 /* The most at any time: one more exists while it is written. */
 double disk_needed(const struct disk *d, bool discard);
 

@@ -42,6 +42,14 @@ alibi_status folder_of_model(char **out, const alibi_experiment *e, int model, i
     return path_of(out, dir, FOLDER_MODELS, m->name, suffix);
 }
 
+alibi_status folder_of_training(char **out, const alibi_experiment *e, int model, int seed,
+                                const char *dir)
+{
+    int of = e->model[model].of;
+
+    return folder_of_model(out, e, of < 0 ? model : of, seed, dir);
+}
+
 alibi_status folder_of_text(char **out, const alibi_experiment *e, int text, const char *dir)
 {
     return path_of(out, dir, FOLDER_TEXTS, e->text[text].name, "");
@@ -54,6 +62,11 @@ const struct experiment_text *evaluated_text(const alibi_experiment *e, int mode
     int text = e->evaluation[evaluation].text;
 
     return &e->text[text < 0 ? e->model[model].text : text];
+}
+
+const char *tested_position(const struct experiment_model *m)
+{
+    return m->as_position[0] ? m->as_position : m->config.position;
 }
 
 int evaluation_tests(const struct experiment_evaluation *v)
@@ -94,7 +107,8 @@ bool model_is_complete(const alibi_experiment *e, int model, int seed)
 /* ---- settings */
 
 /* Those that shape the result, with the seed. */
-static void write_settings(struct json_writer *w, const struct experiment_model *m, int seed)
+static void write_settings(struct json_writer *w, const alibi_experiment *e,
+                           const struct experiment_model *m, int seed)
 {
     struct alibi_config config = m->config;
     struct alibi_training training = m->training;
@@ -114,6 +128,12 @@ static void write_settings(struct json_writer *w, const struct experiment_model 
     for (int i = 0; i < m->mix.count; i++)
         json_write_real(w, m->mix.at[i], m->share[i]);
     json_write_end(w);
+    if (m->of >= 0) {
+        json_write_string(w, "of", e->model[m->of].name);
+        json_write_string(w, "as_position", m->as_position);
+        json_write_int(w, "fit_length", m->fit.length);
+        json_write_int(w, "fit_tokens", m->fit.tokens);
+    }
     json_write_end(w);
 }
 
@@ -144,15 +164,15 @@ static alibi_status compare_member(struct text *difference, const struct text *a
     return text_status(difference);
 }
 
-static alibi_status check_settings(const struct experiment_model *m, int seed, const json_t *file,
-                                   const char *path)
+static alibi_status check_settings(const alibi_experiment *e, const struct experiment_model *m,
+                                   int seed, const json_t *file, const char *path)
 {
     alibi_status status;
     struct text asked = { 0 }, difference = { 0 };
     struct json_writer w = json_writer(&asked);
 
     json_write_object(&w, NULL);
-    write_settings(&w, m, seed);
+    write_settings(&w, e, m, seed);
     json_write_end(&w);
     TRY(compare_member(&difference, &asked, "settings", file, path));
     if (difference.length > 0)
@@ -206,7 +226,9 @@ alibi_status folder_save_model(const alibi_experiment *e, int model, int seed, c
     json_write_object(&w, NULL);
     json_write_string(&w, "name", m->name);
     json_write_int(&w, "text", e->text[m->text].text_checksum);
-    write_settings(&w, m, seed);
+    write_settings(&w, e, m, seed);
+    if (t->fitted[0])
+        json_write_string(&w, "fitted", t->fitted);
     result_write_cost(&w, &t->cost);
     write_curve(&w, "train_curve", &t->train);
     write_curve(&w, "valid_curve", &t->valid);
@@ -292,6 +314,7 @@ static alibi_status load_model(alibi_experiment *e, int model, int seed, const c
     char *run = NULL, *path = NULL;
     json_t *file = NULL;
     const json_t *results;
+    const char *fitted;
     int64_t checksum, seed_there;
 
     t->cost = (struct alibi_compare_seed){ .seed = m->seeds.at[seed] };
@@ -302,12 +325,14 @@ static alibi_status load_model(alibi_experiment *e, int model, int seed, const c
     TRY(sealed_read(&file, path, RESULT_BYTES_MAX));
     TRY(json_get_int(file, "text", 0, UINT32_MAX, &checksum, path));
     TRY(json_get_int(file, "seed", 0, INT64_MAX, &seed_there, path));
-    TRY(check_settings(m, seed, file, path));
+    TRY(check_settings(e, m, seed, file, path));
     if (seed_there != t->cost.seed || checksum != text->text_checksum) {
         status = fail(ALIBI_BAD_INPUT, "'%s' is of a model of another %s; use another --out", path,
                       seed_there != t->cost.seed ? "seed" : "text");
         goto out;
     }
+    fitted = json_string_value(json_object_get(file, "fitted"));
+    snprintf(t->fitted, sizeof t->fitted, "%s", fitted ? fitted : "");
     TRY(result_read_cost(file, &t->cost, path));
     TRY(read_curve(file, "train_curve", &t->train, path));
     TRY(read_curve(file, "valid_curve", &t->valid, path));

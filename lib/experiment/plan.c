@@ -17,18 +17,27 @@ int64_t text_vocab(const struct experiment_text *t)
     return t->words.vocab > 0 ? t->words.vocab : bpe;
 }
 
-void disk_add(struct disk *d, double checkpoint, const struct alibi_training *t, int trainings)
+void disk_add(struct disk *d, double checkpoint, const alibi_experiment *e, int model,
+              int trainings)
 {
-    d->kept += trainings * checkpoint * (t->steps > t->save_every ? 2 : 1);
-    if (trainings > 0 && checkpoint > d->largest)
-        d->largest = checkpoint;
+    const struct alibi_training *t = &e->model[model].training;
+    double each = checkpoint * (t->steps > t->save_every ? 2 : 1);
+    bool lends = false;
+
+    for (int m = 0; m < e->models; m++)
+        lends = lends || e->model[m].of == model;
+    if (trainings < 1)
+        return;
+    d->kept += trainings * each;
+    d->held += lends ? each : 0;
+    d->largest = fmax(d->largest, checkpoint);
 }
 
 double disk_needed(const struct disk *d, bool discard)
 {
     double all = d->kept + d->largest;
 
-    return discard && 3 * d->largest < all ? 3 * d->largest : all;
+    return discard ? fmin(3 * d->largest + d->held, all) : all;
 }
 
 /* Seconds of one training and its tests. A token costs about half as much to test as to train: it
@@ -60,13 +69,14 @@ static alibi_status plan_model(struct alibi_experiment_plan_model *p, alibi_expe
             double left;
 
             TRY_RETURN(untrained_tokens(&left, e, model, k, dir));
-            p->trainings++;
+            p->trainings += m->of < 0;
+            p->tested++;
             p->train_tokens += left;
             p->test_tokens += tested_tokens(e, model, k);
         }
-    if (p->trainings > 0) { /* seeds may differ in how far they are */
-        p->train_tokens /= p->trainings;
-        p->test_tokens /= p->trainings;
+    if (p->tested > 0) { /* seeds may differ in how far they are */
+        p->train_tokens /= p->tested;
+        p->test_tokens /= p->tested;
     }
     if (config.vocab == 0)
         config.vocab = text_vocab(&e->text[m->text]);
@@ -77,7 +87,7 @@ static alibi_status plan_model(struct alibi_experiment_plan_model *p, alibi_expe
     p->available = plan.available;
     p->fits = plan.fits;
     p->checkpoint = (size_t)checkpoint_bytes(plan.parameters, m->training.optimizer);
-    if (time && p->trainings > 0 && p->fits)
+    if (time && p->tested > 0 && p->fits)
         TRY_RETURN(measure(p, device, &config, &m->training, call));
     return ALIBI_OK;
 }
@@ -112,13 +122,13 @@ alibi_status alibi_experiment_make_plan(alibi_experiment *e, alibi_device *devic
         struct alibi_experiment_plan_model *p = &plan->model[m];
 
         TRY_RETURN(plan_model(p, e, device, m, dir, time, call));
-        if (p->trainings > 0)
+        if (p->tested > 0)
             mark_estimates(plan, e, m);
         plan->trainings += p->trainings;
-        plan->train_tokens += p->trainings * p->train_tokens;
-        plan->test_tokens += p->trainings * p->test_tokens;
-        plan->seconds += p->trainings * p->seconds;
-        disk_add(&disk, (double)p->checkpoint, &e->model[m].training, p->trainings);
+        plan->train_tokens += p->tested * p->train_tokens;
+        plan->test_tokens += p->tested * p->test_tokens;
+        plan->seconds += p->tested * p->seconds;
+        disk_add(&disk, (double)p->checkpoint, e, m, p->trainings);
     }
     plan->disk = (size_t)disk_needed(&disk, false);
     plan->disk_discarded = (size_t)disk_needed(&disk, true);

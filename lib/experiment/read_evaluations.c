@@ -295,6 +295,8 @@ alibi_status read_evaluation(struct reader *r, const char *key, json_t *json)
     TRY_RETURN(reader_int(r, json, "stride", 1, 1 << 24, &v->stride));
     TRY_RETURN(reader_int(r, json, "block", 1, (int64_t)1e15, &v->block));
     TRY_RETURN(read_models_of(r, json, v->has));
+    for (int m = 0; v->kind == KIND_SPEED && m < e->models; m++)
+        v->has[m] = v->has[m] && e->model[m].of < 0; /* it is of fresh models */
     TRY_RETURN(reader_int(r, json, "length", 1, 1 << 24, &v->targets.length));
     TRY_RETURN(reader_int(r, json, "blocks", 1, 16384, &v->targets.blocks));
     TRY_RETURN(reader_int(r, json, "gram", 1, 64, &v->targets.gram));

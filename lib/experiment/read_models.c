@@ -327,7 +327,7 @@ static alibi_status read_model(struct reader *r, const char *key, json_t *json,
     struct reader root = { .e = e };
 
     TRY_RETURN(reader_count(r, e->models, "models"));
-    *m = (struct experiment_model){ .selected = true, .seeds = { 1, { 1 } } };
+    *m = (struct experiment_model){ .selected = true, .of = -1, .seeds = { 1, { 1 } } };
     model_groups(groups, m);
     TRY_RETURN(alibi_options_init(groups, 2));
     TRY_RETURN(reader_name(r, m->group, key));
@@ -346,12 +346,76 @@ static alibi_status read_model(struct reader *r, const char *key, json_t *json,
     return ALIBI_OK;
 }
 
+/* "fit": { "length": 2048, "tokens": 131072 }, either of which may be missing. */
+static alibi_status read_fit(struct reader *r, struct experiment_model *m, json_t *json)
+{
+    json_t *fit = json_object_get(json, "fit");
+
+    if (fit == NULL)
+        return ALIBI_OK;
+    if (!json_is_object(fit))
+        return fail_type(r, "fit", "an object with \"length\" and \"tokens\"");
+    m->fit = (struct alibi_fit){ .length = 4 * m->training.train_length, .tokens = 1 << 17 };
+    reader_enter(r, "fit");
+    TRY_RETURN(KEYS(r, fit, "length", "tokens"));
+    TRY_RETURN(reader_int(r, fit, "length", m->training.train_length + 1, 1 << 24, &m->fit.length));
+    TRY_RETURN(reader_int(r, fit, "tokens", 1, (int64_t)1e15, &m->fit.tokens));
+    reader_leave(r);
+    return ALIBI_OK;
+}
+
+/* A model with the weights of another, tested with another position. */
+static alibi_status read_derived(struct reader *r, const char *key, json_t *json)
+{
+    alibi_experiment *e = r->e;
+    struct experiment_model *m = &e->model[e->models];
+    const char *name = NULL, *position = NULL;
+    struct alibi_config config;
+    int of = 0;
+
+    TRY_RETURN(reader_count(r, e->models, "models"));
+    TRY_RETURN(KEYS(r, json, "about", "of", "as_position", "fit"));
+    TRY_RETURN(reader_text(r, json, "of", &name));
+    TRY_RETURN(reader_text(r, json, "as_position", &position));
+    reader_enter(r, "of");
+    TRY_RETURN(reader_find(r, name, e->model[0].name, sizeof e->model[0], e->models,
+                           "earlier model", &of));
+    if (e->model[of].of >= 0)
+        return at_place(r,
+                        fail(ALIBI_BAD_INPUT, "'%s' has the weights of another itself; name '%s'",
+                             name, e->model[e->model[of].of].name));
+    reader_leave(r);
+    *m = e->model[of];
+    m->of = of;
+    TRY_RETURN(reader_name(r, m->group, key));
+    TRY_RETURN(name_model(r, m, &(struct combination){ 0 }, NULL));
+    TRY_RETURN(read_fit(r, m, json));
+    if (position == NULL && m->fit.length == 0)
+        return at_place(r, fail(ALIBI_BAD_INPUT, "\"as_position\" or \"fit\" is expected"));
+    config = m->config;
+    reader_enter(r, "as_position");
+    if (position != NULL) {
+        alibi_status status;
+
+        snprintf(config.position, sizeof config.position, "%s", position);
+        status = alibi_config_resolve(&config);
+        if (status != ALIBI_OK)
+            return at_place(r, status == ALIBI_USAGE ? ALIBI_BAD_INPUT : status);
+        memcpy(m->as_position, config.position, sizeof m->as_position);
+    }
+    reader_leave(r);
+    e->models++;
+    return ALIBI_OK;
+}
+
 /* All models of a group; the first list varies slowest. */
 alibi_status read_group(struct reader *r, const char *key, json_t *json)
 {
     struct combination p;
     int which[4] = { 0 }, i;
 
+    if (json_object_get(json, "of"))
+        return read_derived(r, key, json);
     TRY_RETURN(KEYS(r, json, "about", "text", "seeds", "settings"));
     TRY_RETURN(read_product(r, json_object_get(json, "settings"), &p));
     do {

@@ -117,7 +117,9 @@ static void write_model(struct json_writer *w, const alibi_experiment *e, int mo
     json_write_string(w, "name", m->name);
     json_write_string(w, "group", m->group);
     json_write_string(w, "text", e->text[m->text].name);
-    json_write_string(w, "position", m->config.position);
+    json_write_string(w, "position", tested_position(m));
+    if (m->of >= 0)
+        json_write_string(w, "of", e->model[m->of].name);
     json_write_int(w, "train_length", m->training.train_length);
     json_write_int(w, "batch", m->training.batch * m->training.accumulate);
     json_write_int(w, "steps", m->training.steps);
@@ -133,6 +135,8 @@ static void write_model(struct json_writer *w, const alibi_experiment *e, int mo
         if (t->cost.version[0] == '\0')
             continue;
         json_write_object(w, NULL);
+        if (t->fitted[0])
+            json_write_string(w, "fitted", t->fitted);
         result_write_cost(w, &t->cost);
         json_write_array(w, "results");
         for (int v = 0; v < e->evaluations; v++)
@@ -227,7 +231,7 @@ static void append_line(struct text *out, const alibi_experiment *e, int model, 
     const char *const *rule = rules[e->evaluation[v].kind];
 
     text_append(out, "%s,%lld", x->name, (long long)x->seeds.at[k]);
-    append_field(out, x->config.position, false);
+    append_field(out, x->seed[k].fitted[0] ? x->seed[k].fitted : tested_position(x), false);
     text_append(out, ",%lld,%s,%s,%lld,%lld,%lld", (long long)x->training.train_length,
                 e->evaluation[v].name, rule[0] ? rule[0] : protocol->name, (long long)r->length,
                 (long long)r->stride, (long long)r->tokens);

@@ -40,8 +40,11 @@ alibi_status untrained_tokens(double *out, const alibi_experiment *e, int model,
     char *run = NULL;
     int count = 0, newest = 0;
 
+    *out = 0;
+    if (e->model[model].of >= 0 && !model_is_complete(e, e->model[model].of, seed))
+        return ALIBI_OK; /* that one is trained first */
     *out = trained_tokens(t);
-    TRY(folder_of_model(&run, e, model, seed, dir));
+    TRY(folder_of_training(&run, e, model, seed, dir));
     if (!folder_exists(run))
         goto out;
     TRY(step_folders(&folders, &count, run));
@@ -168,15 +171,20 @@ static alibi_status check_space(alibi_device *device, const alibi_experiment *e,
     double bytes;
     int64_t free_bytes;
 
-    for (int i = 0; i < w->count; i++) {
-        const struct experiment_model *m = &e->model[w->at[i].model];
+    for (int i = 0; i < e->models; i++) {
+        const struct experiment_model *m = &e->model[i];
         struct alibi_config config = m->config;
         struct alibi_plan plan;
+        int trainings = 0;
 
+        for (int k = 0; k < w->count; k++)
+            trainings += w->at[k].model == i && m->of < 0;
+        if (trainings == 0)
+            continue;
         TRY_RETURN(config_fit_vocab(&config, corpus_tokenizer(e->text[m->text].corpus)));
         TRY_RETURN(
             plan_training(&plan, &config, &m->training, &device->device, device->type, false));
-        disk_add(&disk, checkpoint_bytes(plan.parameters, m->training.optimizer), &m->training, 1);
+        disk_add(&disk, checkpoint_bytes(plan.parameters, m->training.optimizer), e, i, trainings);
     }
     bytes = disk_needed(&disk, how->discard_checkpoints);
     TRY_RETURN(folder_free_space(&free_bytes, dir));
@@ -295,6 +303,18 @@ out:
     return status;
 }
 
+/* Whether a later one of the work has the weights of the same training. */
+static bool weights_are_needed(const alibi_experiment *e, const struct work *w, int index)
+{
+    const struct pending *p = &w->at[index];
+    int of = e->model[p->model].of < 0 ? p->model : e->model[p->model].of;
+
+    for (int i = index + 1; i < w->count; i++)
+        if (w->at[i].seed == p->seed && e->model[w->at[i].model].of == of)
+            return true;
+    return false;
+}
+
 static alibi_status run_model(alibi_experiment *e, alibi_device *device, struct work *w, int index,
                               const struct alibi_experiment_run *how, const char *dir,
                               const struct alibi_call *call)
@@ -312,23 +332,31 @@ static alibi_status run_model(alibi_experiment *e, alibi_device *device, struct 
                        .training = m->training,
                        .cost = &m->seed[p->seed].cost,
                        .measured = m->seed[p->seed].cost.version[0] != '\0',
+                       .position = m->as_position[0] ? m->as_position : NULL,
+                       .fit = m->fit,
+                       .fit_corpus = e->text[m->text].corpus,
+                       .fitted = m->seed[p->seed].fitted,
                        .save = save,
                        .user = &j };
     struct trial_test *tests = NULL;
-    char labels[ALIBI_LIST_MAX][ALIBI_NAME_MAX + 1], *run = NULL;
+    char labels[ALIBI_LIST_MAX][ALIBI_NAME_MAX + 1], *run = NULL, *own = NULL;
     int count = 0;
 
     if (w->count > 1)
         snprintf(t.label, sizeof t.label, ", %d of %d", index + 1, w->count);
     t.training.seed = m->seeds.at[p->seed];
-    TRY(folder_of_model(&run, e, p->model, p->seed, dir));
+    TRY(folder_of_training(&run, e, p->model, p->seed, dir));
+    TRY(folder_of_model(&own, e, p->model, p->seed, dir));
+    if (m->of >= 0)
+        TRY(folder_create(own));
     t.run = run;
     TRY(list_tests(&tests, &count, e, p->model, p->seed, labels));
     TRY(trial_run(&t, tests, count));
-    if (how->discard_checkpoints)
+    if (how->discard_checkpoints && !weights_are_needed(e, w, index))
         TRY(discard(run));
 out:
     mem_free(tests);
+    mem_free(own);
     mem_free(run);
     return status;
 }

@@ -564,6 +564,56 @@ unmixed "line 6: .*mix': tasks with their shares" '0.5'
 unmixed "line 6: .*mix': 'task:latest' is listed twice" '"task:latest=0.1,task:latest=0.2"'
 holds "nothing was made" test ! -e unmixed
 
+# Models with the weights of another: tested with another position, and with a fitted temperature.
+cat > derived.json << 'END'
+{
+    "experiment": 1,
+    "title": "Derived",
+    "numbers": { "L": 16 },
+    "texts": { "mine": { "tokenizer": "bytes" } },
+    "settings": { "layers": 1, "width": 16, "heads": 2, "batch": 4, "steps": 60, "lr": 0.05,
+                  "warmup": 2, "position": "rotary", "train_length": "L" },
+    "models": {
+        "plain": {},
+        "yarn": { "of": "plain", "as_position": "rope:stretch=yarn:factor=4" },
+        "fitted": { "of": "plain", "fit": { "tokens": 512 } }
+    },
+    "evaluations": { "windows": { "lengths": ["L", "4L"], "tokens": 640 } },
+    "claims": []
+}
+END
+check "a plan" "$ALIBI" reproduce derived.json --plan --out derived
+has "one training" '^all +1 ' stdout
+has "none of a derived model" '^yarn +0 ' stdout
+check "models with the weights of another" "$ALIBI" reproduce derived.json "${text[@]}" --quiet \
+    --discard-checkpoints --out derived
+nll() { # model, number of the length
+    sed -nE 's/.*"evaluation": "windows".*"nll": ([-0-9.e]+).*/\1/p' \
+        "derived/models/$1-seed-1/result.json" | sed -n "$2p"
+}
+holds "no training of their own" test ! -e derived/models/yarn-seed-1/log.jsonl
+holds "checkpoints went when all were tested" test ! -e derived/models/plain-seed-1/step-00000060
+holds "YaRN changes the loss" test "$(nll yarn 2)" != "$(nll plain 2)"
+holds "a temperature does nothing at the training length" test "$(nll fitted 1)" = "$(nll plain 1)"
+has "its position" '"fitted": "rotary' derived/results.json
+has "the position it is tested with" '"position": "rotary:stretch=yarn:factor=4"' \
+    derived/results.json
+check "the same again" "$ALIBI" reproduce derived.json "${text[@]}" --quiet --out derived
+holds "nothing is trained again" test ! -e derived/models/plain-seed-1/step-00000060
+underived() { # pattern, sed program
+    sed -E "$2" derived.json > broken.json
+    expect 3 "$1" "$ALIBI" reproduce broken.json --out broken
+}
+underived "line 10: 'models.yarn.of': there is no earlier model 'plan'; did you mean 'plain'" \
+    's/"plain", "as/"plan", "as/'
+underived "line 11: 'models.fitted.of': 'yarn' has the weights of another itself; name 'plain'" \
+    's/"plain", "fit/"yarn", "fit/'
+underived "line 10: 'models.yarn.as_position': .*no option 'strech'" 's/stretch=/strech=/'
+underived "line 10: 'models.yarn': \"as_position\" or \"fit\" is expected" \
+    's/, "as_position": "[^"]*"//'
+underived "line 11: 'models.fitted.fit.length': 16 is not within" 's/"tokens": 512/"length": "L"/'
+underived "line 10: 'models.yarn.seeds': unknown key" 's/"of": "plain", "as/"seeds": [1], &/'
+
 # Broken files: one line with file, line and key, before anything runs.
 broken() { # pattern, sed program
     sed -E "$2" tiny.json > broken.json
