@@ -23,11 +23,12 @@ static const struct alibi_protocol_info protocols[] = {
     [ALIBI_STRIDE] = { "stride", "the first of the text is not scored",
                        "scored tokens, one less for each window after the first", true },
     [ALIBI_LLAMA_CPP] = { "llama.cpp",
-                          "a chunk begins with the end token, if there is one, and its first half "
+                          "a chunk begins with the begin or end token, if any, and its first half "
                           "is not scored",
                           "scored tokens", false },
     [ALIBI_ROLLING] = { "rolling",
-                        "a document begins after the end token, and its first token is scored",
+                        "a document begins after the begin or end token, and its first token is "
+                        "scored",
                         "scored tokens; words and bytes of the documents", false },
 };
 

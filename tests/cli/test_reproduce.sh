@@ -453,7 +453,7 @@ has "their rules on the page" 'Protocol rolling\. First tokens: a document begin
     protocols/report.html
 has "and for programs" '"normaliser": "scored tokens; words and bytes of the documents"' \
     protocols/results.json
-has "and in the table" ',"a chunk begins with the end token.*",scored tokens,,,,,,$' \
+has "and in the table" ',"a chunk begins with the begin or end token.*",scored tokens,,,,,,$' \
     protocols/results.csv
 as_eval() { # evaluation, eval's options
     "$ALIBI" eval protocols/models/alibi-seed-1 "${text[@]}" --split valid --quiet --json "${@:2}" |

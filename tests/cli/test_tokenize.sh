@@ -154,6 +154,27 @@ done
 tr ' ' '\n' < printed | cmp -s - ids && pass "the ids are those of the shards" ||
     fail "--print-ids" "other ids"
 printf 'd\303\251j\303\240 vu\n\n\nsecond  line \360\237\230\200' > odd.txt
+
+# A tokenizer that merges characters, puts a blank before text, and has a begin token
+llama=$SOURCE/tests/golden/tokenizers/llama2.json
+check "a tokenizer of characters" \
+    "$ALIBI" tokenize --tokenizer "$llama" --print-ids --document line odd.txt
+[ "$(grep -c '^1 .* 2$' stdout)" = 2 ] && pass "a document is between begin and end" ||
+    fail "begin and end" "$(cat stdout)"
+mv stdout printed
+check "--decode" "$ALIBI" tokenize --tokenizer "$llama" --decode printed
+printf 'd\303\251j\303\240 vu\nsecond  line \360\237\230\200' | cmp -s - stdout &&
+    pass "is the text again" || fail "--decode" "$(cat stdout)"
+check "training with it" "$ALIBI" train all.txt --tokenizer "$llama" "${model[@]}" -o llama-run
+check "a score" "$ALIBI" score llama-run --text "the end" --json
+grep -q '"token": " t' stdout && pass "has the first token, with its blank" ||
+    fail "score" "$(cat stdout)"
+for protocol in rolling llama.cpp; do
+    check "protocol $protocol" "$ALIBI" eval llama-run all.txt --protocol $protocol --lengths 16 \
+        --tokens 400 --quiet
+done
+check "a document of its own" "$ALIBI" generate llama-run --tokens 5 --temperature 0
+
 check "--document line" "$ALIBI" tokenize --print-ids --document line odd.txt
 [ "$(wc -l < stdout)" = 2 ] && pass "2 documents" ||
     fail "--document line" "$(wc -l < stdout) documents"

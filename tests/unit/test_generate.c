@@ -42,6 +42,41 @@ static void draw_shares(struct alibi_sampling s, double drawn[4])
         drawn[sample(logits, 4, s, i)] += 1.0 / DRAWS;
 }
 
+/* ---- prompts */
+
+static void a_prompt_starts_with_the_begin_token_once(void **state)
+{
+    static const struct {
+        const char *prompt;
+        int64_t more; /* ids after the begin */
+    } cases[] = { { "", 0 }, { "<s>", 0 }, { "<s><s>", 1 } };
+    alibi_tokenizer *t = NULL;
+    struct ids ids = { 0 }, alone = { 0 };
+    int32_t begin;
+
+    (void)state;
+    assert_ok(alibi_tokenizer_open(&t, TEST_FOLDER "/golden/tokenizers/llama2.json", NULL));
+    begin = alibi_tokenizer_begin(t);
+    assert_int_equal(begin, 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ids.count = 0;
+        assert_ok(encode_prompt(&ids, t, cases[i].prompt, strlen(cases[i].prompt), "prompt"));
+        assert_int_equal(ids.count, 1 + cases[i].more);
+        assert_int_equal(ids.at[0], begin);
+    }
+    ids.count = 0;
+    assert_ok(encode_prompt(&ids, t, "the end", 7, "prompt"));
+    assert_ok(tokenizer_encode(t, "the end", 7, &alone));
+    assert_int_equal(ids.count, alone.count + 1);
+    assert_memory_equal(ids.at + 1, alone.at, (size_t)alone.count * sizeof *alone.at);
+    alone.count = 0; /* a text that continues has no blank before it */
+    assert_ok(tokenizer_encode_more(t, " end", 4, &alone));
+    assert_int_equal(alone.at[alone.count - 1], ids.at[ids.count - 1]);
+    mem_free(ids.at);
+    mem_free(alone.at);
+    alibi_tokenizer_free(t);
+}
+
 static void temperature_zero_takes_the_likeliest_and_the_first_of_equals(void **state)
 {
     struct alibi_sampling s = { .temperature = 0, .top_p = 1 };
@@ -525,6 +560,7 @@ static void every_failing_allocation_is_reported_and_nothing_leaks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_prompt_starts_with_the_begin_token_once),
         cmocka_unit_test(temperature_zero_takes_the_likeliest_and_the_first_of_equals),
         cmocka_unit_test(tokens_are_drawn_with_their_probabilities),
         cmocka_unit_test(temperature_sharpens_the_distribution),
