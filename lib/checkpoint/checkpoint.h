@@ -139,6 +139,25 @@ alibi_status checkpoint_read_fitted(const char *path, char position[ALIBI_NAME_M
  * a model. */
 alibi_status checkpoint_read_logn(const char *path, int64_t layer, int64_t heads, float *factors);
 alibi_status checkpoint_read_gates(const char *path, int64_t layer, int64_t heads, float *biases);
+
+/* The numbers per head of a checkpoint, as the equations of the methods have them (learned.c). */
+struct learned_row {
+    char name[48]; /* "slopes", "logn" */
+    int64_t place; /* the kind of layers, -1 for the first; of gates and logn the layer */
+    bool trained;  /* otherwise fixed: slopes may be */
+    int64_t heads;
+    double *value;
+};
+
+struct learned {
+    int64_t count, capacity;
+    struct learned_row *row;
+};
+
+/* After a failure too, learned_fini(). */
+alibi_status learned_read(struct learned *out, const char *path, const struct alibi_config *config);
+void learned_fini(struct learned *l);
+
 alibi_status checkpoint_read_moments(const char *path, const struct model *m, void *first,
                                      void *second);
 alibi_status checkpoint_read_state(const char *path, struct train_state *state,

@@ -11,6 +11,7 @@
  *   probes_report.c   the same over all seeds
  *   tasks.c     evaluations of kind `tasks`: what is asked, result.json, scores and claims
  *   tasks_report.c    the same over all seeds
+ *   learned.c   what position methods have learned for each head
  *   streams.c   evaluations of kind `stream`: result.json, means over the seeds, results.json
  *   claims.c    the verdict on each claim
  *   plan.c      what the work will take
@@ -30,6 +31,7 @@
 
 #include "base/json.h"
 #include "bench/bench.h"
+#include "checkpoint/checkpoint.h"
 #include "eval/eval.h"
 #include "report/report.h"
 #include "text/text.h"
@@ -92,6 +94,7 @@ struct trained {
     struct alibi_compare_seed cost; /* without evaluations; version "": not trained yet */
     char fitted[ALIBI_NAME_MAX];    /* the position that was fitted to it; "": none */
     struct curve train, valid;
+    struct learned learned;                    /* those that were trained */
     struct measured *measured[ALIBI_LIST_MAX]; /* by evaluation, an entry per test; NULL: the
                                                   evaluation does not have this model */
 };
@@ -348,6 +351,15 @@ struct score_mean tasks_score(const alibi_experiment *e, int model, int evaluati
 alibi_status tasks_report(struct json_writer *w, const alibi_experiment *e);
 alibi_status tasks_view(struct report_experiment *x, const alibi_experiment *e);
 void tasks_view_fini(struct report_experiment *x);
+
+/* ---- numbers per head (learned.c) */
+
+/* From the newest checkpoint of a run. */
+alibi_status learned_collect(struct learned *out, const char *run, const struct alibi_call *call);
+/* A member of result.json; absent: of an older version, and there are none. */
+void learned_write(struct json_writer *w, const struct learned *l);
+alibi_status learned_load(struct learned *out, const json_t *file, const char *path);
+alibi_status learned_view(struct report_experiment *x, const alibi_experiment *e);
 
 /* ---- evaluations of kind stream (streams.c) */
 

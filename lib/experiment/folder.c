@@ -232,6 +232,7 @@ alibi_status folder_save_model(const alibi_experiment *e, int model, int seed, c
     result_write_cost(&w, &t->cost);
     write_curve(&w, "train_curve", &t->train);
     write_curve(&w, "valid_curve", &t->valid);
+    learned_write(&w, &t->learned);
     json_write_array(&w, "results");
     for (int v = 0; v < e->evaluations; v++)
         for (int i = 0; t->measured[v] != NULL && i < evaluation_tests(&e->evaluation[v]); i++)
@@ -342,6 +343,8 @@ static alibi_status load_model(alibi_experiment *e, int model, int seed, const c
     TRY(probes_read(e, model, t, file, path));
     TRY(tasks_read(e, model, seed, file, path));
     TRY(streams_read(e, t, file, path));
+    learned_fini(&t->learned);
+    TRY(learned_load(&t->learned, file, path));
 out:
     json_decref(file);
     mem_free(path);

@@ -136,7 +136,8 @@ void alibi_experiment_free(alibi_experiment *e)
         alibi_corpus_free(e->text[i].corpus);
     }
     for (int m = 0; m < ALIBI_LIST_MAX; m++)
-        for (int k = 0; e->model[m].seed != NULL && k < e->model[m].seeds.count; k++)
+        for (int k = 0; e->model[m].seed != NULL && k < e->model[m].seeds.count; k++) {
+            learned_fini(&e->model[m].seed[k].learned);
             for (int v = 0; v < e->evaluations; v++) {
                 struct measured *measured = e->model[m].seed[k].measured[v];
 
@@ -144,6 +145,7 @@ void alibi_experiment_free(alibi_experiment *e)
                     probes_free(&measured[i]);
                 mem_free(measured);
             }
+        }
     for (int m = 0; m < ALIBI_LIST_MAX; m++) {
         struct alibi_option_group groups[2];
 

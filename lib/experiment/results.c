@@ -138,6 +138,7 @@ static void write_model(struct json_writer *w, const alibi_experiment *e, int mo
         if (t->fitted[0])
             json_write_string(w, "fitted", t->fitted);
         result_write_cost(w, &t->cost);
+        learned_write(w, &t->learned);
         json_write_array(w, "results");
         for (int v = 0; v < e->evaluations; v++)
             for (int i = 0; t->measured[v] != NULL && i < evaluation_tests(&e->evaluation[v]); i++)
@@ -479,6 +480,7 @@ static void view_fini(struct report_experiment *x)
     probes_view_fini(x);
     tasks_view_fini(x);
     streams_view_fini(x);
+    mem_free(x->numbers);
     for (int i = 0; i < x->claims; i++)
         mem_free(x->claim[i].comparison);
     mem_free(x->claim);
@@ -566,6 +568,7 @@ static alibi_status view_init(struct report_experiment *x, const alibi_experimen
     TRY_RETURN(probes_view(x, e));
     TRY_RETURN(tasks_view(x, e));
     TRY_RETURN(streams_view(x, e));
+    TRY_RETURN(learned_view(x, e));
     TRY_RETURN(NEW_ZERO_ARRAY(&x->section, e->evaluations, "the report of an experiment"));
     for (int v = 0; v < e->evaluations; v++)
         if (e->evaluation[v].kind == KIND_PERPLEXITY)

@@ -240,6 +240,7 @@ static alibi_status save(const struct trial *t)
         TRY_RETURN(journal_read(t->run, record, &reader));
         curve_of(&trained->train, &reader.train);
         curve_of(&trained->valid, &reader.valid);
+        TRY_RETURN(learned_collect(&trained->learned, t->run, t->call));
     }
     return folder_save_model(j->e, j->model, j->seed, j->dir);
 }

@@ -31,82 +31,22 @@ static alibi_status add_tensors(struct page *p, const char *path)
     return ALIBI_OK;
 }
 
-static void add_heads(struct page *p, const char *name, int64_t number, const float *values,
-                      double *room, int64_t heads)
-{
-    char numbered[48];
-
-    snprintf(numbered, sizeof numbered, "%s_%lld", name, (long long)number);
-    for (int64_t h = 0; h < heads; h++)
-        room[h] = (double)values[h];
-    page_reals(p, number >= 0 ? numbered : name, room, heads);
-}
-
-/* The numbers by which a kind of layer bends its curve over the distance, as its equation has them.
- */
-static alibi_status add_curve(struct page *p, const char *path, const struct alibi_config *c,
-                              const struct pattern *pattern, int kind)
-{
-    enum { ROWS = 2 };
-    alibi_status status;
-    const struct position *position = &pattern->kind[kind];
-    const struct position_method *method = position->method;
-    float *values = NULL;
-    double *room = NULL;
-
-    TRY(NEW_ARRAY(&values, ROWS * c->heads, "numbers per head"));
-    TRY(NEW_ARRAY(&room, c->heads, "numbers per head"));
-    TRY(checkpoint_read_numbers(path, c, kind, ROWS, values));
-    for (int64_t row = 0; row < ROWS; row++) {
-        float *of_row = values + row * c->heads;
-
-        for (int64_t h = 0; method->shown && h < c->heads; h++)
-            of_row[h] = (float)method->shown(position, row, (double)of_row[h]);
-        add_heads(p, method->number(position, row), kind > 0 ? kind : -1, of_row, room, c->heads);
-    }
-out:
-    mem_free(values);
-    mem_free(room);
-    return status;
-}
-
-/* The slopes or curves of each kind of layer that has some, and the gates of each layer and its
- * factors with logn. */
 static alibi_status add_learned(struct page *p, const char *path, const struct alibi_config *c)
 {
     alibi_status status;
-    struct pattern pattern;
-    float *values = NULL;
-    double *room = NULL;
+    struct learned learned = { 0 };
 
-    TRY(pattern_read(&pattern, c));
-    TRY(NEW_ARRAY(&values, c->heads, "numbers per head"));
-    TRY(NEW_ARRAY(&room, c->heads, "numbers per head"));
-    for (int k = 0; k < pattern.kinds; k++)
-        if (pattern.kind[k].method->slope) {
-            TRY(checkpoint_read_slopes(path, c, k, values));
-            add_heads(p, "slopes", k > 0 ? k : -1, values, room, c->heads);
-        } else if (pattern.kind[k].method->curve) {
-            TRY(add_curve(p, path, c, &pattern, k));
-        }
-    for (int64_t n = 0; n < c->layers; n++) {
-        const struct position *position = &pattern.kind[pattern_kind(&pattern, n)];
-        int64_t heads = position_logn_heads(c, position), gates = position_gates(c, position);
+    TRY(learned_read(&learned, path, c));
+    for (int64_t i = 0; i < learned.count; i++) {
+        const struct learned_row *row = &learned.row[i];
+        char numbered[sizeof row->name + 24];
 
-        if (gates > 0) {
-            TRY(checkpoint_read_gates(path, n, gates, values));
-            for (int64_t h = 0; h < gates; h++)
-                values[h] = (float)position->method->shown(position, 0, (double)values[h]);
-            add_heads(p, position->method->number(position, 0), n, values, room, gates);
-        }
-        if (!position->logn)
-            continue;
-        TRY(checkpoint_read_logn(path, n, heads, values));
-        add_heads(p, "logn", n, values, room, heads);
+        snprintf(numbered, sizeof numbered, row->place < 0 ? "%s" : "%s_%lld", row->name,
+                 (long long)row->place);
+        page_reals(p, numbered, row->value, row->heads);
     }
 out:
-    mem_free(values);
-    mem_free(room);
+    learned_fini(&learned);
     return status;
 }
 

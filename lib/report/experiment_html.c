@@ -296,6 +296,7 @@ alibi_status report_experiment_html(struct text *out, const struct report_experi
         TRY_RETURN(html_attention(
             out, &v, &x->attention[i],
             i == 0 || strcmp(x->attention[i].name, x->attention[i - 1].name) != 0, i));
+    TRY_RETURN(html_numbers(out, &v, x));
     for (int i = 0; i < x->streams; i++)
         TRY_RETURN(html_stream(out, &v, &x->stream[i], i));
     TRY_RETURN(append_costs(out, &v, x));

@@ -121,6 +121,58 @@ static void append_attention_table(struct text *out, const struct view *v,
     text_append(out, "</tbody>\n</table>\n</div>\n");
 }
 
+static double distance_at(const void *of, int64_t k)
+{
+    return ((const struct alibi_head_attention *)of)[k].distance;
+}
+
+static double entropy_at(const void *of, int64_t k)
+{
+    return ((const struct alibi_head_attention *)of)[k].entropy;
+}
+
+/* Mean distance and entropy of each head, a row for each layer of each model; the first seed. The
+ * mark is the head that gives all keys the same weight, whose entropy is about ln n. */
+static alibi_status append_heads(struct text *out, const struct view *v,
+                                 const struct report_attention *a, int index)
+{
+    const struct alibi_head_attention *equal = &a->model[0].seed[0]->uniform;
+    struct dots_row *rows = NULL;
+    struct dots d = { .caption = "One dot per head, one row per layer; the first seed." };
+    int64_t all = 0;
+    char id[48];
+
+    for (int m = 0; m < a->models; m++)
+        all += a->model[m].seed[0]->layers;
+    TRY_RETURN(NEW_ZERO_ARRAY(&rows, all, "the dots of a figure"));
+    d.row = rows;
+    for (int m = 0; m < a->models; m++)
+        for (int64_t n = 0; n < a->model[m].seed[0]->layers; n++) {
+            const struct alibi_attention_result *r = a->model[m].seed[0];
+            struct dots_row *row = &rows[d.rows++];
+
+            *row = (struct dots_row){ .method = a->model[m].method,
+                                      .count = r->heads,
+                                      .of = r->head + n * r->heads };
+            dots_label(row, v, n);
+        }
+    text_append(out, "<div class=\"pair\">\n");
+    for (int entropy = 0; entropy < 2; entropy++) {
+        for (int i = 0; i < d.rows; i++)
+            rows[i].value = entropy ? entropy_at : distance_at;
+        d.title = entropy ? "Entropy of each head" : "Mean distance of each head";
+        d.label = entropy ? "nats" : "tokens";
+        d.mark = entropy ? equal->entropy : equal->distance;
+        d.mark_label = entropy ? "ln n" : "uniform";
+        snprintf(id, sizeof id, "fig-heads-%d-%d", index, entropy);
+        d.id = id;
+        dots_svg(out, v, &d);
+    }
+    text_append(out, "</div>\n");
+    mem_free(rows);
+    return ALIBI_OK;
+}
+
 alibi_status html_attention(struct text *out, const struct view *v,
                             const struct report_attention *a, bool first, int index)
 {
@@ -160,6 +212,7 @@ alibi_status html_attention(struct text *out, const struct view *v,
         text_append(out, "</figure>\n");
     }
     text_append(out, "</div>\n");
+    TRY_RETURN(append_heads(out, v, a, index));
     append_attention_table(out, v, a);
     return ALIBI_OK;
 }

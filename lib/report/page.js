@@ -371,7 +371,7 @@ window.addEventListener('afterprint', function () {
 });
 
 listSections();
-document.querySelectorAll('svg.plot').forEach(function (plot) {
+document.querySelectorAll('svg.plot:not(.dots)').forEach(function (plot) {
   (plot.dataset.rows ? readCells : readCurves)(plot);
 });
 document.querySelectorAll('table.data').forEach(function (table) {

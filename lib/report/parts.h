@@ -332,6 +332,32 @@ void heat_svg(struct text *out, const struct alibi_attention_result *a, int look
               const char *title);
 void heat_legend(struct text *out); /* what the shades mean */
 
+/* ---- dots (dots.c) */
+
+/* count numbers value(of, 0..count-1), in the colour of a model. */
+struct dots_row {
+    int method;
+    char label[128];
+    int64_t count;
+    double (*value)(const void *of, int64_t k);
+    const void *of;
+};
+
+struct dots {
+    const char *title, *caption, *label, *id; /* label: of the axis */
+    double mark;                              /* a vertical line; NaN: none */
+    const char *mark_label;
+    int rows;
+    const struct dots_row *row;
+};
+void dots_svg(struct text *out, const struct view *v, const struct dots *d); /* a <figure> */
+/* The model, and its layer from 1 on; layer -1: all. */
+void dots_label(struct dots_row *row, const struct view *v, int64_t layer);
+
+/* What the methods of an experiment have learned for each head. */
+alibi_status html_numbers(struct text *out, const struct view *v,
+                          const struct report_experiment *x);
+
 /* ---- conclusions (conclusion.c) */
 
 /* One sentence: the change of every method's perplexity past the training length. */

@@ -242,6 +242,15 @@ struct report_stream {
     struct report_stream_model *model;
 };
 
+/* What a method has learned for each head, in the layers of a kind or in one layer; of one seed. */
+struct report_numbers {
+    const char *name; /* "slopes", "logn" */
+    int method;
+    int64_t place; /* -1: there is only one */
+    int64_t heads;
+    const double *value;
+};
+
 struct report_experiment {
     const char *name, *title, *about, *tier, *tier_about;
     int claims, sections;
@@ -254,6 +263,8 @@ struct report_experiment {
     struct report_task *task; /* one per evaluation and task, those of one evaluation together */
     int streams;
     struct report_stream *stream; /* one per evaluation */
+    int64_t numbers_count, numbers_room;
+    struct report_numbers *numbers; /* by model, then by seed */
     int costs;
     struct report_cost *cost;
     const char *model[ALIBI_LIST_MAX];    /* the names of all */

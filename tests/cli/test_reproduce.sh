@@ -526,7 +526,8 @@ cat > mixed.json << 'END'
     "experiment": 1,
     "texts": { "text": {} },
     "settings": { "layers": 2, "width": 32, "heads": 4, "batch": 16, "train_length": 64,
-                  "steps": 700, "warmup": 50, "lr": 0.005, "save_every": 300, "eval_every": 0 },
+                  "steps": 700, "warmup": 50, "lr": 0.005, "save_every": 300, "eval_every": 0,
+                  "train_slopes": true },
     "models": { "alibi": { "settings": { "mix": "task:markov=0.7,task:latest=0.1" } } },
     "evaluations": {
         "windows": { "lengths": [64], "tokens": 640 },
@@ -542,6 +543,10 @@ mixed=("$ALIBI" reproduce mixed.json own.txt --quiet)
 check "tasks in the training" "${mixed[@]}" --out mixed
 has "are learned, and have scores past it" '^alibi +0\.9[0-9]+ ±[0-9.]+ +0\.9' stdout
 has "which a claim compares" '^1\. holds in this one seed' stdout
+has "slopes that were learned are in the results" \
+    '"name": "slopes", "place": -1, "heads": \[[0-9.e-]+, [0-9.e-]+, [0-9.e-]+, [0-9.e-]+\]' \
+    mixed/results.json
+has "and are dots on the page" '<circle class="dot"' mixed/report.html
 has "the shares are in the results" '"mix": \{ "markov": 0.7, "latest": 0.1 \}' mixed/results.json
 cp stdout table
 ALIBI_FAULT=file:60 "${mixed[@]}" --out resumed > /dev/null 2>&1
@@ -557,11 +562,11 @@ unmixed() { # pattern, mix
     sed "s/\"mix\": \"[^\"]*\"/\"mix\": $2/" mixed.json > other/mixed.json
     expect 3 "$1" "$ALIBI" reproduce other/mixed.json own.txt --out unmixed --quiet
 }
-unmixed "line 6: 'models.alibi.settings.mix': no task 'markow'; there are" '"task:markow=0.1"'
-unmixed "line 6: .*mix': each share has to be above 0" '"task:markov=0.5,task:latest=0.5"'
-unmixed "line 6: .*mix': tasks with their shares of the windows are expected" '"book.txt=0.5"'
-unmixed "line 6: .*mix': tasks with their shares" '0.5'
-unmixed "line 6: .*mix': 'task:latest' is listed twice" '"task:latest=0.1,task:latest=0.2"'
+unmixed "line 7: 'models.alibi.settings.mix': no task 'markow'; there are" '"task:markow=0.1"'
+unmixed "line 7: .*mix': each share has to be above 0" '"task:markov=0.5,task:latest=0.5"'
+unmixed "line 7: .*mix': tasks with their shares of the windows are expected" '"book.txt=0.5"'
+unmixed "line 7: .*mix': tasks with their shares" '0.5'
+unmixed "line 7: .*mix': 'task:latest' is listed twice" '"task:latest=0.1,task:latest=0.2"'
 holds "nothing was made" test ! -e unmixed
 
 # Models with the weights of another: tested with another position, and with a fitted temperature.

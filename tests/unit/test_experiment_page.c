@@ -541,6 +541,35 @@ static void streams_show_what_a_token_costs(void **state)
     free_sample(s);
 }
 
+/* Two trainings of one model, and a layer of another: a figure for each name. */
+static void learned_numbers_are_dots(void **state)
+{
+    static const double slopes[] = { 0.5, 0.25, 0.03125 }, factor[] = { 0.2, NAN };
+    struct sample *s = new_sample();
+    struct report_numbers numbers[] = {
+        { .name = "slopes", .method = 0, .place = -1, .heads = 3, .value = slopes },
+        { .name = "slopes", .method = 0, .place = -1, .heads = 3, .value = slopes },
+        { .name = "logn", .method = 1, .place = 3, .heads = 2, .value = factor },
+    };
+    struct text page;
+    const char *figure;
+
+    (void)state;
+    s->x.numbers = numbers;
+    s->x.numbers_count = 3;
+    page = page_of(s);
+    figure = strstr(page.data, "id=\"fig-numbers-0-title\">Slopes of each head</title>");
+    assert_non_null(figure);
+    assert_contains(figure, "slopes, log scale</text>");
+    assert_contains(figure, "<title>3: 0.03125</title>");
+    figure = strstr(figure, "id=\"fig-numbers-1-title\">logn");
+    assert_non_null(figure);
+    assert_contains(figure, ">sinusoidal 4</text>");
+    assert_int_equal(count_of(page.data, "<circle class=\"dot\""), 7);
+    text_free(&page);
+    free_sample(s);
+}
+
 static void a_failure_leaks_nothing(void **state)
 {
     struct sample *s = new_sample();
@@ -578,6 +607,7 @@ int main(void)
         cmocka_unit_test(attention_is_a_map_of_heads_and_a_mean),
         cmocka_unit_test(costs_are_drawn_where_they_say_something),
         cmocka_unit_test(streams_show_what_a_token_costs),
+        cmocka_unit_test(learned_numbers_are_dots),
         cmocka_unit_test(a_failure_leaks_nothing),
         cmocka_unit_test(each_model_has_its_loss_by_position_at_several_lengths),
         cmocka_unit_test(losses_by_position_have_the_range_of_the_seeds),
