@@ -1,9 +1,10 @@
 /* llamacpp_tokenizer.c - the tokenizer in the metadata of a GGUF file
  *
  * Byte-level BPE is "tokenizer.ggml.model" gpt2, with the tokens and merges as texts; a name,
- * "tokenizer.ggml.pre", stands for the expressions that cut text. A file may have the whole
- * tokenizer.json as well, which says more: that is preferred, and written. Our other kinds of
- * tokenizers are there only in our own form. */
+ * "tokenizer.ggml.pre", stands for the expressions that cut text. BPE of characters, as Llama 2 has
+ * it, is the model llama, with tokens and scores: it is written, and read only from the whole
+ * tokenizer.json that a file may have as well. That says more, so it is preferred, and written. Our
+ * other kinds of tokenizers are there only in our own form. */
 #include <string.h>
 
 #include "base/json.h"
@@ -16,7 +17,7 @@ static const char key_model[] = "tokenizer.ggml.model", key_pre[] = "tokenizer.g
                   key_json[] = "tokenizer.huggingface.json", key_ours[] = "alibi.tokenizer";
 
 /* What kind of token it is, as llama.cpp numbers them. */
-enum { TOKEN_NORMAL = 1, TOKEN_CONTROL = 3, TOKEN_USER = 4, TOKEN_UNUSED = 5 };
+enum { TOKEN_NORMAL = 1, TOKEN_CONTROL = 3, TOKEN_USER = 4, TOKEN_UNUSED = 5, TOKEN_BYTE = 6 };
 
 /* ---- names of expressions */
 
@@ -257,17 +258,20 @@ static void add_padding(struct tokens *t, int64_t vocab)
     }
 }
 
+/* Byte-level BPE, which has a name for how it cuts text, has merges; that of characters has scores
+ * in their place. */
 static alibi_status put_tokens(struct gguf_writer *w, struct tokens *t, const struct text *merges,
                                int64_t merge_count, const char *pre)
 {
-    gguf_put_text(w, key_model, "gpt2");
-    gguf_put_text(w, key_pre, pre);
+    gguf_put_text(w, key_model, pre ? "gpt2" : "llama");
+    gguf_put_text(w, key_pre, pre ? pre : "default");
     gguf_put(w, key_tokens,
              &(struct gguf_value){ GGUF_TEXT, true, t->count, t->texts.data, t->texts.length });
     gguf_put(w, key_types,
              &(struct gguf_value){ GGUF_I32, true, t->count, t->types.data, t->types.length });
-    gguf_put(w, key_merges,
-             &(struct gguf_value){ GGUF_TEXT, true, merge_count, merges->data, merges->length });
+    gguf_put(w, pre ? key_merges : "tokenizer.ggml.scores",
+             &(struct gguf_value){ pre ? GGUF_TEXT : GGUF_F32, true, merge_count, merges->data,
+                                   merges->length });
     TRY_RETURN(text_status(&t->texts));
     TRY_RETURN(text_status(&t->types));
     TRY_RETURN(text_status(&t->spelled));
@@ -303,6 +307,64 @@ static alibi_status put_bytes(struct gguf_writer *w, const alibi_tokenizer *toke
     return status;
 }
 
+/* An added token, if the id is of one; *next is the first of the list that may be. */
+static bool add_added(struct tokens *t, const struct bpe_file *f, int64_t id, int *next)
+{
+    while (*next < f->added_count && f->added[*next].id < id)
+        (*next)++;
+    if (*next == f->added_count || f->added[*next].id != id)
+        return false;
+    add_token(t, f->added[*next].text, f->added[*next].special ? TOKEN_CONTROL : TOKEN_USER);
+    return true;
+}
+
+/* A token of characters: a blank is U+2581. */
+static void add_characters(struct tokens *t, struct slice text)
+{
+    t->spelled.length = 0;
+    for (size_t i = 0; i < text.bytes; i++)
+        text_append_bytes(&t->spelled, text.at[i] == ' ' ? "\xE2\x96\x81" : &text.at[i],
+                          text.at[i] == ' ' ? 3 : 1);
+    add_token(t, slice_of(&t->spelled), TOKEN_NORMAL);
+}
+
+/* llama.cpp joins the two neighbours whose token has the highest score, whatever the two are. The
+ * score of a token is therefore less the later its first merge is, and least if it has none. */
+static alibi_status put_characters(struct gguf_writer *w, const struct bpe_file *f, int64_t vocab)
+{
+    alibi_status status;
+    struct tokens t = { 0 };
+    float *scores = NULL;
+    int added = 0;
+
+    TRY(NEW_ARRAY(&scores, vocab, "the scores of tokens"));
+    for (int64_t id = 0; id < vocab; id++)
+        scores[id] = -(float)f->merge_count;
+    for (int64_t i = f->merge_count - 1; i >= 0; i--)
+        scores[f->merges[i].result] = -(float)i;
+    for (int64_t id = 0; id < f->vocab; id++) {
+        struct slice token = f->tokens[id];
+        if (add_added(&t, f, id, &added))
+            continue;
+        if (token.bytes == 1 && f->byte_ids[(unsigned char)token.at[0]] == id) {
+            t.spelled.length = 0;
+            text_append(&t.spelled, "<0x%02X>", (unsigned char)token.at[0]);
+            add_token(&t, slice_of(&t.spelled), TOKEN_BYTE);
+        } else {
+            add_characters(&t, token);
+        }
+    }
+    add_padding(&t, vocab);
+    TRY(put_tokens(
+        w, &t, &(struct text){ .data = (char *)scores, .length = (size_t)vocab * sizeof *scores },
+        vocab, NULL));
+    gguf_put_bool(w, "tokenizer.ggml.add_space_prefix", f->prefix != PREFIX_NONE);
+out:
+    tokens_fini(&t);
+    mem_free(scores);
+    return status;
+}
+
 static alibi_status put_bpe(struct gguf_writer *w, const struct bpe_file *f, int64_t vocab,
                             const struct alibi_call *call)
 {
@@ -310,15 +372,11 @@ static alibi_status put_bpe(struct gguf_writer *w, const struct bpe_file *f, int
     const struct pre *pre = pre_of(f);
     struct tokens t = { 0 };
     struct text merges = { 0 };
+    int added = 0;
 
-    for (int64_t id = 0, a = 0; id < f->vocab; id++) {
-        while (a < f->added_count && f->added[a].id < id)
-            a++;
-        if (a < f->added_count && f->added[a].id == id)
-            add_token(&t, f->added[a].text, f->added[a].special ? TOKEN_CONTROL : TOKEN_USER);
-        else
+    for (int64_t id = 0; id < f->vocab; id++)
+        if (!add_added(&t, f, id, &added))
             add_normal(&t, f->tokens[id]);
-    }
     add_padding(&t, vocab);
     for (int64_t i = 0; i < f->merge_count; i++) {
         t.spelled.length = 0;
@@ -352,9 +410,8 @@ alibi_status llamacpp_put_tokenizer(struct gguf_writer *w, const alibi_tokenizer
     if (bpe)
         TRY(bpe_file_parse(&file, json.data, json.length, "tokenizer.json"));
     if (bpe && file->characters)
-        call_warn(call, "llama.cpp has no tokenizer that merges characters by rank; the file has "
-                        "only ids for it");
-    if (bpe && !file->characters)
+        TRY(put_characters(w, file, vocab));
+    else if (bpe)
         TRY(put_bpe(w, file, vocab, call));
     else if (bytes)
         TRY(put_bytes(w, t, vocab));

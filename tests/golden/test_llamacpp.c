@@ -339,6 +339,52 @@ static void tokenizers_come_back_from_their_tokens_and_merges(void **state)
     }
 }
 
+/* A BPE of characters has scores in place of merges: the first merge has the highest. */
+static void tokenizers_of_characters_have_scores_and_bytes(void **state)
+{
+    enum { VOCAB = 910, BYTE_0A = 13 };
+    alibi_tokenizer *t = NULL, *back = NULL;
+    struct gguf_writer w = { 0 };
+    struct text header = { 0 };
+    struct gguf *g = NULL;
+    struct slice text = { 0 };
+    const char *at;
+    int64_t type = 0, merged = -1;
+    double score = 0;
+
+    (void)state;
+    assert_ok(alibi_tokenizer_open(&t, GOLDEN "/tokenizers/llama2.json", NULL));
+    assert_ok(llamacpp_put_tokenizer(&w, t, VOCAB, test_call()));
+    assert_ok(gguf_header(&header, &w, NULL, 0));
+    assert_ok(gguf_parse(&g, header.data, header.length, (int64_t)header.length, "m.gguf"));
+    assert_true(gguf_text(gguf_find(g, "tokenizer.ggml.model"), &text));
+    assert_memory_equal(text.at, "llama", text.bytes);
+    assert_int_equal(gguf_find(g, "tokenizer.ggml.tokens")->count, VOCAB);
+    at = gguf_find(g, "tokenizer.ggml.tokens")->at;
+    for (int64_t id = 0; id < VOCAB; id++) {
+        text = gguf_next_text(&at);
+        if (id == BYTE_0A)
+            assert_memory_equal(text.at, "<0x0A>", text.bytes);
+        if (text.bytes == 4 && memcmp(text.at, "▁t", 4) == 0) /* its first merge */
+            merged = id;
+    }
+    assert_true(gguf_integer(gguf_find(g, "tokenizer.ggml.token_type"), BYTE_0A, &type));
+    assert_int_equal(type, 6);
+    assert_true(gguf_integer(gguf_find(g, "tokenizer.ggml.token_type"), VOCAB - 1, &type));
+    assert_int_equal(type, 5);
+    assert_true(gguf_real(gguf_find(g, "tokenizer.ggml.scores"), merged, &score));
+    assert_true(score == 0);
+    assert_true(gguf_real(gguf_find(g, "tokenizer.ggml.scores"), BYTE_0A, &score));
+    assert_true(score < -100);
+    assert_ok(llamacpp_read_tokenizer(&back, g, "m.gguf"));
+    assert_int_equal(tokenizer_checksum(t), tokenizer_checksum(back));
+    alibi_tokenizer_free(t);
+    alibi_tokenizer_free(back);
+    gguf_free(g);
+    text_free(&header);
+    gguf_writer_fini(&w);
+}
+
 /* ---- faults */
 
 static alibi_status round_trip(void *model)
@@ -379,6 +425,7 @@ int main(void)
         IN_FOLDER(an_export_never_replaces_a_file),
         cmocka_unit_test(tokenizers_of_files_give_the_ids_of_their_tokenizer_json),
         cmocka_unit_test(tokenizers_come_back_from_their_tokens_and_merges),
+        cmocka_unit_test(tokenizers_of_characters_have_scores_and_bytes),
         IN_FOLDER(memory_faults_leave_nothing),
     };
 
