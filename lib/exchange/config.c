@@ -80,6 +80,7 @@ static alibi_status set_key(struct alibi_config *c, const struct config_key *k, 
     case KEY_CHOICE:
         return set_choice(at, k, value, path);
     case KEY_ONLY:
+    case KEY_SAID:
         return ALIBI_OK;
     }
     return fits ? ALIBI_OK : refuse(k, value, path);
@@ -102,7 +103,7 @@ static alibi_status read_key(struct alibi_config *c, const struct config_key *k,
         only = json_loads(k->only, JSON_DECODE_ANY, NULL);
     if (!value || (k->only && !only))
         TRY(fail(ALIBI_MEMORY, "not enough memory for '%s'", path));
-    if (only && !same_value(value, only))
+    if (k->kind == KEY_ONLY && !same_value(value, only))
         TRY(refuse(k, value, path));
     if (!json_is_null(value))
         TRY(set_key(c, k, value, path));
@@ -199,6 +200,7 @@ static void write_key(const struct alibi_config *c, const struct config_key *k, 
             }
         break;
     case KEY_ONLY:
+    case KEY_SAID:
         json_write_raw(w, name, k->only);
         break;
     }

@@ -184,56 +184,61 @@ static alibi_status add_difference(struct text *list, const struct alibi_option 
     return option_format_plain(list, o, ours);
 }
 
-/* How a model of the family that is written for `ours` differs from it, and in how many ways. */
-static alibi_status differences(const struct family *f, const struct alibi_config *ours,
-                                struct text *list, int *count)
+/* The configuration of the model that the family would have for `ours`. */
+static alibi_status read_back(const struct family *f, const struct alibi_config *ours,
+                              struct alibi_config *theirs)
 {
     alibi_status status;
     struct text json = { 0 };
     struct json_writer w = json_writer(&json);
     json_t *config = NULL;
-    struct alibi_config theirs;
-    const char *lacks = f->lacks ? f->lacks(ours) : NULL;
-    int options;
-    const struct alibi_option *o = alibi_config_options(&options);
-    bool same = true;
 
-    *count = 0;
     json_write_object(&w, NULL);
     family_write_config(f, ours, &w);
     json_write_end(&w);
     TRY(text_status(&json));
     TRY(json_parse(&config, json.data, json.length, f->name));
-    status = family_read_config(f, &theirs, config, f->name);
+    TRY(family_read_config(f, theirs, config, f->name));
+out:
+    json_decref(config);
+    text_free(&json);
+    return status;
+}
+
+/* How that model differs from `ours`, and in how many ways. A family that has no words for it is
+ * further away than any that has. */
+static alibi_status differences(const struct family *f, const struct alibi_config *ours,
+                                struct text *list, int *count)
+{
+    struct alibi_config theirs;
+    const char *lacks = f->lacks ? f->lacks(ours) : NULL;
+    int options;
+    const struct alibi_option *o = alibi_config_options(&options);
+    alibi_status status = read_back(f, ours, &theirs);
+    bool same = true;
+
+    *count = 0;
     if (status == ALIBI_BAD_INPUT) {
-        /* The family has no words for it: further away than any that has. */
         *count = options;
         text_append(list, "no such configuration: %s", alibi_error());
-        status = text_status(list);
-        goto out;
+        return text_status(list);
     }
-    TRY(status);
+    TRY_RETURN(status);
     for (int i = 0; i < options; i++)
         if (!is_of_position(o[i].name) && !option_equal(&o[i], ours, &theirs)) {
-            TRY(add_difference(list, &o[i], &theirs, ours));
+            TRY_RETURN(add_difference(list, &o[i], &theirs, ours));
             (*count)++;
         }
-    TRY(same_pattern(&same, ours, &theirs));
-    if (!same) {
-        text_append(list, "%sposition %s where the model has %s", *count ? ", " : "",
+    TRY_RETURN(same_pattern(&same, ours, &theirs));
+    if (!same)
+        text_append(list, "%sposition %s where the model has %s", (*count)++ ? ", " : "",
                     theirs.position, ours->position);
-        (*count)++;
-    }
     if (lacks)
         text_append(list, "%s%s", (*count)++ ? ", " : "", lacks);
     if (ours->embedding_scale != 1 && ours->tied && !ours->final_norm)
         text_append(list, "%sno embedding-scale, and there is no last norm to correct for it",
                     (*count)++ ? ", " : "");
-    TRY(text_status(list));
-out:
-    json_decref(config);
-    text_free(&json);
-    return status;
+    return text_status(list);
 }
 
 /* Options of the position that are options of the model too, such as alibi's bias-max, become those
@@ -334,7 +339,7 @@ alibi_status alibi_export(const char *model, const struct alibi_export *how, con
     struct outgoing o = { .type = type_of(how->weights),
                           .shard_bytes = how->shard_bytes,
                           .call = call };
-    const struct program *program = &programs[how->format];
+    const struct program *program;
     struct alibi_exchanged r = { 0 };
     struct alibi_config config;
     struct tensor_source *ours = NULL, *theirs = NULL;
@@ -345,6 +350,9 @@ alibi_status alibi_export(const char *model, const struct alibi_export *how, con
     alibi_device *device = NULL;
     char *path = NULL, *weights = NULL, task[ALIBI_NAME_MAX];
 
+    if (how->format < 0 || how->format >= (int)(sizeof programs / sizeof *programs))
+        return fail(ALIBI_USAGE, "cannot export '%s': format %d is not known", model, how->format);
+    program = &programs[how->format];
     if (how->weights == ALIBI_Q8_0 && how->format != ALIBI_GGUF)
         return fail(ALIBI_USAGE, "cannot export '%s' for %s as q8_0, which only GGUF files have",
                     model, program->name);

@@ -21,6 +21,7 @@ enum key_kind {
     KEY_FLAG,
     KEY_CHOICE, /* an int there: the value of a text */
     KEY_ONLY,   /* the model has only `only` of it; any other value is refused */
+    KEY_SAID,   /* `only` is written; what it means when it is read, the family knows */
 };
 
 struct key_choice {

@@ -18,6 +18,7 @@ static const struct config_key keys[] = {
     { "tie_word_embeddings", NULL, KEY_FLAG, AT(tied), "true", NULL, NULL },
     { "logit_scale", NULL, KEY_ONLY, 0, "null", "null", NULL },
     { "embedding_fraction", NULL, KEY_ONLY, 0, "1", "1.0", NULL },
+    { "attn_config.alibi", NULL, KEY_SAID, 0, "true", "true", NULL },
     { "attn_config.alibi_bias_max", NULL, KEY_REAL, AT(bias_max), "8", NULL, NULL },
     { "attn_config.clip_qkv", NULL, KEY_ONLY, 0, "null", "null", NULL },
     { "attn_config.softmax_scale", NULL, KEY_ONLY, 0, "null", "null", NULL },

@@ -301,6 +301,53 @@ static void an_embedding_scale_becomes_part_of_the_weights(void **state)
     }
 }
 
+/* What to train for each family. */
+static void models_become_those_of_the_family_that_computes_the_same(void **state)
+{
+    static const struct {
+        const char *family, *position;
+        bool embedding_norm, biases, parallel, rms, qkv_biases, qk_norm;
+        int activation;
+    } cases[] = {
+        { "bloom", "alibi", true, true, false, false, false, false, ALIBI_GELU_TANH },
+        { "mpt", "alibi", false, false, false, false, false, false, ALIBI_GELU_ERF },
+        { "falcon", "alibi:scaled", false, true, false, false, false, false, ALIBI_GELU_ERF },
+        { "gpt2", "learned", false, true, false, false, false, false, ALIBI_GELU_TANH },
+        { "gpt2", "learned", false, true, false, false, false, false, ALIBI_RELU },
+        { "gpt_neox", "rotary:base=500", false, true, true, false, false, false, ALIBI_GELU_ERF },
+        { "gpt_neox", "rotary", false, true, false, false, false, false, ALIBI_GELU_TANH },
+        { "llama", "rotary", false, false, false, true, false, false, ALIBI_SWIGLU },
+        { "mistral", "rotary:window=9", false, false, false, true, false, false, ALIBI_SWIGLU },
+        { "qwen2", "rotary", false, false, false, true, true, false, ALIBI_SWIGLU },
+        { "qwen3", "rotary", false, false, false, true, false, true, ALIBI_SWIGLU },
+    };
+    static const struct alibi_export hf = { .format = ALIBI_HUGGING_FACE };
+    struct alibi_exchanged result;
+    char name[16];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct alibi_config c = small_config();
+        struct paths p;
+
+        c.embedding_norm = cases[i].embedding_norm;
+        c.biases = cases[i].biases;
+        c.parallel = cases[i].parallel;
+        c.norm = cases[i].rms ? ALIBI_RMSNORM : ALIBI_LAYERNORM;
+        c.qkv_biases = cases[i].qkv_biases;
+        c.qk_norm = cases[i].qk_norm;
+        c.activation = cases[i].activation;
+        snprintf(c.position, sizeof c.position, "%s", cases[i].position);
+        snprintf(name, sizeof name, "%zu", i);
+        p = paths_of(name);
+        write_model(p.model, c, NULL);
+        assert_ok(alibi_export(p.model, &hf, p.out, &result, test_call()));
+        assert_string_equal(result.family, cases[i].family);
+        assert_ok(alibi_import(p.out, p.again, &result, test_call()));
+        assert_true(result.tokenizer);
+    }
+}
+
 static void a_model_of_no_family_is_refused_with_the_closest_one(void **state)
 {
     static const struct alibi_export hf = { .format = ALIBI_HUGGING_FACE };
@@ -319,6 +366,9 @@ static void a_model_of_no_family_is_refused_with_the_closest_one(void **state)
     assert_fails(
         alibi_export(within(folder, "kerple"), &hf, within(folder, "out"), &result, test_call()),
         ALIBI_BAD_INPUT, "has position alibi where the model has kerple");
+    assert_fails(alibi_export(ours, &(struct alibi_export){ .format = 7 }, within(folder, "out"),
+                              &result, test_call()),
+                 ALIBI_USAGE, "format 7");
     assert_false(folder_exists(within(folder, "out")));
 }
 
@@ -517,6 +567,7 @@ int main(void)
         IN_FOLDER(imported_models_give_the_logits_of_transformers_past_the_training_length),
         IN_FOLDER(exported_models_have_the_tensors_that_were_imported),
         IN_FOLDER(an_embedding_scale_becomes_part_of_the_weights),
+        IN_FOLDER(models_become_those_of_the_family_that_computes_the_same),
         IN_FOLDER(a_model_of_no_family_is_refused_with_the_closest_one),
         IN_FOLDER(what_is_not_known_is_refused_by_name),
         IN_FOLDER(weights_that_cannot_be_used_are_refused_by_name),
