@@ -326,6 +326,8 @@ static alibi_status add_tokenizer(struct page *p, const alibi_tokenizer *t)
     if (strcmp(alibi_tokenizer_type(t), "bpe") == 0)
         TRY(add_merges(p, t));
     TRY(alibi_tokenizer_decode(t, &end, end >= 0 ? 1 : 0, &text, &bytes));
+    if (alibi_tokenizer_begin(t) >= 0)
+        page_int(p, "begin", alibi_tokenizer_begin(t));
     if (end >= 0)
         page_int(p, "end", end);
     else

@@ -669,7 +669,7 @@ static alibi_status encode_normal_piece(void *user, const char *piece, size_t by
     TRY_RETURN(encode_piece(b, piece, bytes));
     while (n->starts[b->start].to < end)
         b->start++;
-    if (n->starts[b->start].to == end) {
+    if (n->starts[b->start].to == end && piece + bytes == cutter_cut(b->cutter)) {
         b->kept = b->start;
         b->kept_count = b->ids->count;
     }

@@ -42,6 +42,7 @@ struct cutter {
     int64_t debt;      /* of this stretch: the cost of long windows that no match has paid for */
     piece_sink *sink;
     void *user;
+    const char *cut; /* the end of the piece of the first level that is handed over */
 };
 
 /* ---- cutters */
@@ -233,6 +234,8 @@ static alibi_status hand_over(struct cutter *c, const struct subject *s, size_t 
 
     if (from == to)
         return ALIBI_OK;
+    if (s->level == 0)
+        c->cut = s->text + to;
     if (piece.end > PIECE_MAX)
         return too_long(piece.text);
     if (piece.level >= c->pattern->count)
@@ -358,9 +361,15 @@ static alibi_status cut_some(struct cutter *c, const struct stretch *s, size_t b
     }
     if (!ended)
         return ALIBI_OK;
+    c->cut = s->text + *at + 1;
     TRY_RETURN(c->sink(c->user, s->text + *at, 1));
     ++*at;
     return ALIBI_OK;
+}
+
+const char *cutter_cut(const struct cutter *c)
+{
+    return c->cut;
 }
 
 alibi_status cutter_run(struct cutter *c, const struct stretch *s, piece_sink *sink, void *user,

@@ -98,6 +98,8 @@ enum { PIECE_MAX = 16 << 20 };
 typedef alibi_status piece_sink(void *user, const char *piece, size_t bytes);
 alibi_status cutter_run(struct cutter *c, const struct stretch *s, piece_sink *sink, void *user,
                         size_t *reached);
+/* Where the piece of the first expression ends that has the piece just handed over: a cut. */
+const char *cutter_cut(const struct cutter *c);
 
 /* ---- reading (source.c): files to blocks of documents */
 

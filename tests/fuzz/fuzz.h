@@ -140,20 +140,25 @@ static inline void check_parts(const alibi_tokenizer *t, struct slice text, cons
 }
 
 /* Encodes the text with the file, which is freed; the decoded ids must be the text, or, if it is
- * normalized or loses white space, a text with the same ids. Blanks may be put before text. A
- * pattern may be unsupported, or too slow on this text: then it must be refused. */
+ * normalized or loses white space, a text with the same ids. Blanks may be put before text, and
+ * without the white space after it a token may no longer be a single word. A pattern may be
+ * unsupported, or too slow on this text: then it must be refused. */
 static inline void check_round_trip(struct bpe_file *f, struct slice text)
 {
     alibi_tokenizer *t = NULL;
     bool prefixes = f->characters || f->prefix != PREFIX_NONE, changes = f->nfc || prefixes;
+    bool words = false, others; /* the decoded text may have other ids */
     alibi_status status;
     int32_t *ids = NULL, *again = NULL;
     int64_t count = 0, again_count = 0;
     char *decoded = NULL;
     size_t bytes = 0;
 
-    for (int i = 0; i < f->added_count; i++)
+    for (int i = 0; i < f->added_count; i++) {
         changes = changes || f->added[i].lstrip || f->added[i].rstrip;
+        words = words || f->added[i].single_word;
+    }
+    others = prefixes || (changes && words);
     status = tokenizer_new_bpe(&t, f, "fuzz.json");
     if (status != ALIBI_OK) {
         check_refusal(status, "fuzz.json");
@@ -165,8 +170,8 @@ static inline void check_round_trip(struct bpe_file *f, struct slice text)
         require(changes ||
                 (bytes == text.bytes && (bytes == 0 || memcmp(decoded, text.at, bytes) == 0)));
         require(alibi_tokenizer_encode(t, decoded, bytes, &again, &again_count) == ALIBI_OK);
-        require(prefixes || (again_count == count &&
-                             (count == 0 || memcmp(again, ids, (size_t)count * sizeof *ids) == 0)));
+        require(others || (again_count == count &&
+                           (count == 0 || memcmp(again, ids, (size_t)count * sizeof *ids) == 0)));
         if (text.bytes < 500)
             check_parts(t, text, ids, count);
     } else {

@@ -136,7 +136,7 @@ PLAIN = [
     # White space around tokens that take it.
     "a  <x>  b", "a \n\t<x>\u3000\u2003b", "a <br>   b", " <br>\u00a0\u0085\u1680 ", "a  <s>  <s>  <x> <br> <x>", "<s>  ", "  <s>", "  <x", "  <x  <x>",
     # Digits and punctuation, also of bytes that look like digits, and words around words.
-    "12345678", "x12 345,6789", "\u00bd\u0432\u00b2 м мир \u00be1", "a!!b... \u00a7\u2026\u166d\u061d", "\U00011de0\U00016ff4 $+<=>^`|~", "\u0663\u0664\u0665\u0666",
+    "12345678", "x12 345,6789", "a12\u0301345\u0301 712\u0323\u0301 3e\u0301", "1234\u0301\u0323e\u0323\u03016", "\u00bd\u0432\u00b2 м мир \u00be1", "a!!b... \u00a7\u2026\u166d\u061d", "\U00011de0\U00016ff4 $+<=>^`|~", "\u0663\u0664\u0665\u0666",
     "one", "one two", "none one ones", "one_ one-one", "one\u0301 one\u00b2 oneé", "<x>one<x>six", "sixone six  one", "é!one é! aé!é!", "\u24d0one\u200done",
     "one<|endoftext|>one", "one1 1six \u2160one", "six \u3000one.",
     # Blanks that a tokenizer writes as another character, or puts before text.
@@ -332,6 +332,8 @@ def tokenizers():
     yield "nfc", with_added(train(cut(use_regex=True), 600, END, normalizers.NFC()), blanks)
     qwen = train(cut([LLAMA3]), 500, END, normalizers.Sequence([normalizers.NFC()]))
     yield "nfc-split", joined_merges(qwen)
+    levels = cut([r"\p{N}{1,3}|[^\p{N}\p{M}]+|\p{M}"], [r"[12]|\s+"])
+    yield "nfc-levels", train(levels, 400, END, normalizers.NFC())
     strips = [("<x>", True, False, "lstrip"), ("<br>", False, False, "rstrip"), ("<s>", True, False, "lstrip", "rstrip"),
               ("<|x|>", True, False)]
     yield "strips", with_added(train(cut(use_regex=True), 500, END), strips)
@@ -351,7 +353,7 @@ def tokenizers():
     yield "falcon", train(falcon, 700, END)
     starcoder = pre_tokenizers.Sequence([pre_tokenizers.Digits(True), pre_tokenizers.Punctuation("isolated"), cut(use_regex=True)])
     yield "digits", train(starcoder, 600, END)
-    words = [("one", False, True, "single_word"), ("<x>", True, False), ("six", False, True, "single_word", "rstrip"),
+    words = [("one", False, True, "single_word"), ("<x>", True, False), ("six", False, True, "single_word"),
              ("é!", False, True, "single_word")]
     yield "words", with_added(train(cut(use_regex=True), 500, END), words)
     affixes = dict(continuing_subword_prefix="", end_of_word_suffix="")

@@ -106,9 +106,7 @@ static void show_ids(const char *whose, const int32_t *ids, int64_t count)
 /* Whether the tokenizer drops something of the text, or replaces it. */
 static bool changes(const char *name)
 {
-    static const char *const kinds[] = {
-        "words", "nfc", "strips", "llama2", "metaspace", "prefix"
-    };
+    static const char *const kinds[] = { "nfc", "strips", "llama2", "metaspace", "prefix" };
 
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strncmp(name, kinds[i], strlen(kinds[i])) == 0)
@@ -380,6 +378,7 @@ static const char *const names[] = {
     "added",
     "nfc",
     "nfc-split",
+    "nfc-levels",
     "shuffled",
     "shuffled-no-split",
     "strips",
