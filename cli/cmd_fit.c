@@ -70,7 +70,9 @@ static void print_table(const struct job *job, const struct alibi_fit_result *r)
             printf(" %9.4f %8.4f", p->gain, p->gain_error);
         putchar('\n');
     }
-    printf("\n* least; gain over temperature 0 on the same tokens; ± one standard error\n");
+    printf(
+        "\n* chosen: the least, if it gains two standard errors over 0; gain on the same tokens; ± "
+        "one standard error\n");
     printf("position '%s' is in '%s'; --as-position trained is without it\n",
            alibi_model_view_config(job->subject.model)->position,
            job->out ? job->out : job->subject.path);

@@ -813,7 +813,7 @@ ALIBI_API void alibi_eval_describe(const struct alibi_eval_result *result, char 
 
 /* Queries that see n keys, more than the training length L, are multiplied by 1 + c ln(n / L). c is
  * chosen on text that the model was not trained on: the least loss at `length`, of a short list and
- * then by golden section. */
+ * then by golden section; or 0, if the gain over that is less than two standard errors. */
 struct alibi_fit {
     int64_t length; /* of the windows; 0: four times the training length */
     int64_t tokens; /* scored for each c, as in struct alibi_eval; 0: the whole split */

@@ -4,7 +4,8 @@
  *
  * c is the one with the least loss: of a short list first, then by golden section between the
  * neighbours of its best. Every c is tried on the same tokens, so their losses differ by much less
- * than either is uncertain. */
+ * than either is uncertain. A gain over c = 0 of less than two standard errors is not shown, and c
+ * is 0 then. */
 #include <math.h>
 #include <string.h>
 
@@ -122,6 +123,8 @@ static void fill_result(const struct search *s, struct alibi_fit_result *out)
         p->standard_error = s->results[i].standard_error;
         alibi_eval_difference(&s->results[0], &s->results[i], &p->gain, &p->gain_error);
     }
+    if (!(out->point[out->best].gain > 2 * out->point[out->best].gain_error))
+        out->best = 0;
 }
 
 static alibi_status check(const struct model *m, int64_t length)

@@ -111,7 +111,8 @@ static double loss_with(struct model *m, const alibi_corpus *c, double temperatu
  */
 static void the_fit_has_the_least_loss(void **state)
 {
-    static const double sizes[] = { 0.1, 0.3, 0.5 };
+    static const double sizes[] = { 0.1, 0.2, 0.3, 0.5 };
+    int chosen = 0;
     const char *text = story;
     alibi_corpus *c = NULL;
     alibi_tokenizer *bytes = NULL;
@@ -119,7 +120,7 @@ static void the_fit_has_the_least_loss(void **state)
     (void)state;
     assert_ok(corpus_from_texts(&c, &text, 1));
     assert_ok(alibi_tokenizer_open(&bytes, NULL, NULL));
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         alibi_model m = { .model = new_model("none", sizes[i]), .tokenizer = bytes };
         struct alibi_fit_result r;
         double least = INFINITY, best;
@@ -130,7 +131,8 @@ static void the_fit_has_the_least_loss(void **state)
         for (int k = 1; k < r.points; k++) {
             assert_true(r.point[k].temperature > r.point[k - 1].temperature);
             assert_close(r.point[k].gain, r.point[0].nll - r.point[k].nll, 1e-9);
-            assert_true(r.point[k].nll >= r.point[r.best].nll);
+            assert_true(r.point[k].nll >= r.point[r.best].nll ||
+                        (r.best == 0 && r.point[k].gain <= 2 * r.point[k].gain_error));
         }
         best = r.point[r.best].temperature;
         if (best > 0)
@@ -141,9 +143,11 @@ static void the_fit_has_the_least_loss(void **state)
             least = fmin(least, loss_with(m.model, c, t));
         print_message("temperature %g: loss %.6f, least of a grid %.6f\n", best,
                       r.point[r.best].nll, least);
-        assert_true(r.point[r.best].nll <= least + 2e-4);
+        assert_true(r.best == 0 || r.point[r.best].nll <= least + 2e-4);
+        chosen += r.best > 0;
         model_free(m.model);
     }
+    assert_true(chosen > 0 && chosen < 4);
     alibi_tokenizer_free(bytes);
     alibi_corpus_free(c);
 }
