@@ -267,7 +267,7 @@ static void put_vocab(struct text *json, const struct bpe_file *f, struct names 
             continue;
         put(json, between);
         if (added != NULL) {
-            json_append_string(json, f->tokens[id].at, f->tokens[id].bytes);
+            json_append_string(json, added->text.at, added->text.bytes);
         } else if (f->characters) {
             add_name(names, id);
             put_names(json, names);

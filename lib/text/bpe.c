@@ -448,6 +448,18 @@ static alibi_status add_to_added(struct bpe_file *f, const char *name)
     return ALIBI_OK;
 }
 
+/* A prefixed token takes the blank before it, so its text has one. */
+static alibi_status init_added(struct bpe_tokenizer *t, const char *path)
+{
+    struct bpe_file *f = t->file;
+
+    TRY_RETURN(added_init(&t->added, f->added, f->added_count, path));
+    for (int i = 0; i < t->added.count; i++)
+        if (t->added.sorted[i].prefixed && t->added.sorted[i].text.at[0] == ' ')
+            f->tokens[t->added.sorted[i].id] = t->added.sorted[i].text;
+    return ALIBI_OK;
+}
+
 /* The default end is not marked, so that the file and its checksum do not change. */
 static alibi_status set_end(alibi_tokenizer *base, const char *name)
 {
@@ -458,7 +470,7 @@ static alibi_status set_end(alibi_tokenizer *base, const char *name)
     if (find_added(f, name) == NULL) {
         TRY_RETURN(add_to_added(f, name));
         added_fini(&t->added);
-        TRY_RETURN(added_init(&t->added, f->added, f->added_count, name));
+        TRY_RETURN(init_added(t, name));
     }
     a = find_added(f, name);
     if (find_end(f) != a->id) {
@@ -533,7 +545,7 @@ alibi_status tokenizer_new_bpe(alibi_tokenizer **out, struct bpe_file *file, con
     TRY(compile_cuts(t, path));
     TRY(alphabet_init(&t->alphabet, f));
     TRY(merge_table_init(&t->merges, f->merges, f->merge_count));
-    TRY(added_init(&t->added, f->added, f->added_count, path));
+    TRY(init_added(t, path));
     if (f->ignore_merges)
         TRY(index_whole(t));
     TRY(tokenizer_finish(&t->base));

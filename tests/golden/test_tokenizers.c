@@ -330,6 +330,28 @@ static void any_bytes_come_back(void **state)
     alibi_tokenizer_free(t);
 }
 
+/* Each text as Hugging Face's library decodes its ids. */
+static void a_token_that_takes_the_blank_before_it_gives_it_back(void **state)
+{
+    static const char *const texts[] = { "<s>a", "a <s>a", "a<s>a", " <s>", "<s> <x>b" };
+    alibi_tokenizer *t = NULL;
+
+    (void)state;
+    open_golden(&t, "llama2-normalized");
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        int32_t *ids = NULL;
+        int64_t count = 0;
+        char *text = NULL;
+        size_t bytes;
+        assert_ok(alibi_tokenizer_encode(t, texts[i], strlen(texts[i]), &ids, &count));
+        assert_ok(alibi_tokenizer_decode(t, ids, count, &text, &bytes));
+        assert_string_equal(text, texts[i]);
+        alibi_ids_free(ids);
+        alibi_text_free(text);
+    }
+    alibi_tokenizer_free(t);
+}
+
 static alibi_status encode_not_normal(void *subject)
 {
     static const char text[] = "e\xCC\x81 a\xCC\xA3\xCC\x82\xCC\x81 \xE1\x84\x92\xE1\x85\xA1";
@@ -428,7 +450,7 @@ static void every_golden_file_is_read_by_a_test(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[4 * NAMES + 3], *next = tests;
+    struct CMUnitTest tests[4 * NAMES + 4], *next = tests;
 
     for (int i = 0; i < NAMES; i++) {
         void *name = (void *)names[i];
@@ -442,6 +464,8 @@ int main(void)
     }
     *next++ =
         (struct CMUnitTest)cmocka_unit_test(every_failing_allocation_is_reported_and_leaks_nothing);
+    *next++ =
+        (struct CMUnitTest)cmocka_unit_test(a_token_that_takes_the_blank_before_it_gives_it_back);
     *next++ =
         (struct CMUnitTest)cmocka_unit_test(added_tokens_that_would_give_other_ids_are_refused);
     *next = (struct CMUnitTest)cmocka_unit_test(every_golden_file_is_read_by_a_test);
