@@ -356,7 +356,7 @@ void tasks_view_fini(struct report_experiment *x);
 
 /* From the newest checkpoint of a run. */
 alibi_status learned_collect(struct learned *out, const char *run, const struct alibi_call *call);
-/* A member of result.json; absent: of an older version, and there are none. */
+/* A member of result.json, absent if there are none. */
 void learned_write(struct json_writer *w, const struct learned *l);
 alibi_status learned_load(struct learned *out, const json_t *file, const char *path);
 alibi_status learned_view(struct report_experiment *x, const alibi_experiment *e);

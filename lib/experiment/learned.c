@@ -32,6 +32,12 @@ out:
 
 void learned_write(struct json_writer *w, const struct learned *l)
 {
+    bool any = false;
+
+    for (int64_t i = 0; i < l->count; i++)
+        any |= l->row[i].trained;
+    if (!any)
+        return;
     json_write_array(w, "learned");
     for (int64_t i = 0; i < l->count; i++) {
         if (!l->row[i].trained)
