@@ -180,22 +180,27 @@ static alibi_status write_tokenizer(const alibi_tokenizer *t, const char *folder
     struct text json = { 0 }, config = { 0 };
     struct json_writer w = json_writer(&config);
     bool of_bytes = strcmp(alibi_tokenizer_type(t), "bytes") == 0;
-    const char *end;
-    char name[256];
-    size_t bytes = 0;
+    int32_t ends[] = { alibi_tokenizer_begin(t), alibi_tokenizer_end(t) };
+    char *name = NULL;
+    size_t bytes;
 
     TRY(of_bytes ? format_bytes(&json) : tokenizer_format(t, &json));
     TRY(write_text(folder, NAME_TOKENIZER, &json));
     json_write_object(&w, NULL);
     json_write_string(&w, "tokenizer_class", "PreTrainedTokenizerFast");
-    if (alibi_tokenizer_end(t) >= 0) {
-        end = tokenizer_bytes(t, alibi_tokenizer_end(t), &bytes);
-        snprintf(name, sizeof name, "%.*s", (int)(bytes < sizeof name ? bytes : 0), end);
-        json_write_string(&w, "eos_token", of_bytes ? "<|endoftext|>" : name);
+    for (int i = 0; i < 2; i++) {
+        if (ends[i] < 0)
+            continue;
+        alibi_text_free(name);
+        name = NULL;
+        TRY(alibi_tokenizer_decode(t, &ends[i], 1, &name, &bytes));
+        json_write_string(&w, i == 0 ? "bos_token" : "eos_token",
+                          of_bytes ? "<|endoftext|>" : name);
     }
     json_write_end(&w);
     TRY(write_text(folder, "tokenizer_config.json", &config));
 out:
+    alibi_text_free(name);
     text_free(&json);
     text_free(&config);
     return status;
