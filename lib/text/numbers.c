@@ -8,7 +8,7 @@
 
 #include "text/tokenizer.h"
 
-enum { SLOT = 12 }; /* bytes of "2147483647 " */
+enum { SLOT = 16 }; /* bytes, room for "268435455 " */
 
 struct ids_tokenizer {
     struct alibi_tokenizer base;
@@ -36,8 +36,8 @@ alibi_status tokenizer_new_ids(alibi_tokenizer **out, int64_t vocab)
     t->base.vocab = vocab;
     t->base.begin = t->base.end = -1;
     TRY(NEW_ARRAY(&t->texts, vocab * SLOT, "the ids of a tokenizer"));
-    for (int64_t i = 0; i < vocab; i++)
-        snprintf(t->texts + i * SLOT, SLOT, "%lld ", (long long)i);
+    for (int32_t i = 0; i < vocab; i++)
+        snprintf(t->texts + (int64_t)i * SLOT, SLOT, "%d ", i);
     TRY(tokenizer_finish(&t->base));
     *out = &t->base;
     t = NULL;
