@@ -12,14 +12,12 @@ struct series {
     int context, condition;
 };
 
-/* a less b over all seeds. With `interval` half of the 95% interval takes the place of the error.
- */
-static struct alibi_estimate estimate(const alibi_experiment *e, int model, int evaluation,
-                                      int kind, struct series a, struct series b, bool interval)
+/* a less b over all seeds. */
+static struct change change_of(const alibi_experiment *e, int model, int evaluation, int kind,
+                               struct series a, struct series b)
 {
     const struct alibi_eval_result *left[ALIBI_LIST_MAX], *right[ALIBI_LIST_MAX];
     int seeds = e->model[model].seeds.count;
-    struct change c;
 
     for (int k = 0; k < seeds; k++) {
         left[k] = targets_losses(e, model, k, evaluation, a.context, a.condition, kind);
@@ -27,7 +25,15 @@ static struct alibi_estimate estimate(const alibi_experiment *e, int model, int 
                        ? NULL
                        : targets_losses(e, model, k, evaluation, b.context, b.condition, kind);
     }
-    c = change_between(left, b.condition < 0 ? NULL : right, seeds, 0);
+    return change_between(left, b.condition < 0 ? NULL : right, seeds, 0);
+}
+
+/* With `interval` half of the 95% interval takes the place of the error. */
+static struct alibi_estimate estimate(const alibi_experiment *e, int model, int evaluation,
+                                      int kind, struct series a, struct series b, bool interval)
+{
+    struct change c = change_of(e, model, evaluation, kind, a, b);
+
     return (struct alibi_estimate){ c.d, interval ? c.interval : c.error };
 }
 
@@ -116,8 +122,14 @@ static void summarise(struct report_targets_model *out, const alibi_experiment *
     out->falls_to = targets_fall(shown, contexts->count, asked.length, 1);
     if (out->far > home && !isnan(far->gain.value) && !out->ceiling && !model_is_ignorant(e, model))
         out->reach = targets_reach(far, 1);
-    if (out->reach == ALIBI_HOLDS && far->gain.value <= -0.01)
-        out->reach = -1; /* these seeds neither show that it breaks nor that it holds */
+    if (out->reach == ALIBI_HOLDS && far->gain.value <= -0.01) {
+        /* Seeds that break by very different amounts prove little for others, but each breaks. */
+        struct change worse = change_of(e, model, evaluation, ALIBI_ALL_TARGETS,
+                                        (struct series){ out->far, TARGETS_OWN },
+                                        (struct series){ home, TARGETS_OWN });
+
+        out->reach = worse.outcome >= CHANGE_IN_THESE_SEEDS ? (int)ALIBI_BREAKS : -1;
+    }
 }
 
 /* What a ceiling gains from one context to another. Its own L may be another than that of the

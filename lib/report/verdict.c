@@ -146,7 +146,7 @@ static const int rule_order[] = { ALIBI_BREAKS, ALIBI_USES, ALIBI_HOLDS };
 static void append_notes(struct text *out, const struct report_experiment *x,
                          const struct report_targets *t)
 {
-    text_append(out, "No verdict: it is worse by 0.01 nats, and these seeds do not show it. Gains "
+    text_append(out, "No verdict: it is worse by 0.01 nats, and not every seed shows that. Gains "
                      "are over L, in nats per token. The loss falls at every step from L up to "
                      "\"falls to\", shown at 95%%.");
     if (x->tasks > 0)
