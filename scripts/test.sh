@@ -3,8 +3,9 @@
 #
 #   scripts/test.sh        the layout, and the tests of the release build
 #   scripts/test.sh more   what takes longer: slow tests; a fault at every point instead of every
-#                          fifth; all tests but the program's under the address and
-#                          undefined-behaviour sanitizers; sessions under the thread sanitizer
+#                          fifth; all cases of attention instead of a third; all tests but the
+#                          program's under the address and undefined-behaviour sanitizers; sessions
+#                          under the thread sanitizer
 #
 # Output: one line per test program, and everything that a failing one printed. build/test.log has
 # all output; "more" appends to it, so its last line counts both:
@@ -69,6 +70,8 @@ more)
     build sanitize
     build thread
     ALIBI_EVERY_FAULT=1 run "release build, slow tests, every fault" build/release -L 'slow|fault'
+    ALIBI_EVERY_CASE=1 run "release build, every case of every operation" build/release \
+        -R ops/test_cases
     run "address and undefined-behaviour sanitizers" build/sanitize -LE cli
     run "thread sanitizer" build/thread -L thread
     ;;

@@ -185,7 +185,7 @@ function flatten(plot, width) {
     painted.forEach(function (name) {
       made.setAttribute(name, plain(now.getPropertyValue(name)));
     });
-    ['x', 'x1', 'x2', 'width'].forEach(function (name) {
+    ['x', 'x1', 'x2', 'cx', 'width'].forEach(function (name) {
       const value = made.getAttribute(name) || '';
       if (value.endsWith('%'))
         made.setAttribute(name, (parseFloat(value) * width / 100).toFixed(1));

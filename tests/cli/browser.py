@@ -76,7 +76,7 @@ CELL = """(() => {
 SAVED = """Array.from(document.querySelectorAll('figure')).map(figure => {
   const text = new XMLSerializer().serializeToString(standAlone(figure));
   const wrong = text.slice(4).match(/var\\(|color-mix|color\\(srgb|viewBox|<svg|style=|="[0-9.]+%/);
-  return !text.includes('<path') ? 'no path' : wrong ? wrong[0] : '';
+  return !/<(path|circle|rect)/.test(text) ? 'nothing drawn' : wrong ? wrong[0] : '';
 }).join('')"""
 
 OF_THE_FIRST = """Array.from(document.querySelectorAll('.of0, .s0'))

@@ -12,6 +12,13 @@
 #include "ops/gpu.h"
 #include "ops/solve.h"
 
+/* Attention has more cases than all other operations together. Each of its options takes a third of
+ * the shapes; with ALIBI_EVERY_CASE in the environment all of them. */
+static bool is_left_out(const struct operation *o, int shape, int option)
+{
+    return o->options > 10 && shape % 3 != option % 3 && getenv("ALIBI_EVERY_CASE") == NULL;
+}
+
 /* Runs `check` for every case of every operation and direction in that type; false if one failed.
  * All are checked and printed before a test fails. ALIBI_OPERATION='norm' in the environment runs
  * those of matching operations: under a sanitizer all together take long. */
@@ -28,6 +35,7 @@ static bool for_every_case(enum dtype type, int64_t gap,
             for (int option = 0; option < operations[o].options; option++)
                 for (int direction = FORWARD; direction <= BACKWARD; direction++)
                     if ((!pattern || fnmatch(pattern, operations[o].name, 0) == 0) &&
+                        !is_left_out(&operations[o], i, option) &&
                         case_make(&c, &operations[o], operations[o].tests[i], option, gap, type) &&
                         c.directions[direction]) {
                         good = check(&c, direction) && good;
