@@ -20,10 +20,11 @@ build() { # preset
     cmake --preset "$1" > /dev/null && cmake --build --preset "$1" -- --quiet || exit 1
 }
 
-# Test programs run side by side.
+# Test programs run side by side, so each has one thread, unless its tests are about threads and
+# choose a number.
 run() { # title, build folder, ctest arguments...
     echo "== $1"
-    ctest --verbose --no-tests=error -j "$(nproc)" --test-dir "${@:2}" 2>&1 |
+    OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} ctest --verbose --no-tests=error -j "$(nproc)" --test-dir "${@:2}" 2>&1 |
         tee -a "$log" | grep --line-buffered -E '^ *[0-9]+/[0-9]+ Test'
     [ "${PIPESTATUS[0]}" = 0 ] && return
     status=1

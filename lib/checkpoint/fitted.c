@@ -42,10 +42,12 @@ alibi_status checkpoint_read_fitted(const char *path, char position[ALIBI_NAME_M
     json_t *json = NULL;
     const char *text;
     int64_t version;
+    bool has;
 
     memset(position, 0, ALIBI_NAME_MAX);
     TRY(path_join(&file, path, NAME_FITTED));
-    if (!file_exists(file))
+    TRY(folder_has(&has, path, NAME_FITTED));
+    if (!has)
         goto out;
     TRY(sealed_read(&json, file, FITTED_MAX));
     TRY(json_get_int(json, "fitted", VERSION, VERSION, &version, file));
