@@ -24,7 +24,8 @@ build() { # preset
 # choose a number.
 run() { # title, build folder, ctest arguments...
     echo "== $1"
-    OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} ctest --verbose --no-tests=error -j "$(nproc)" --test-dir "${@:2}" 2>&1 |
+    OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} ctest --verbose --no-tests=error -j "$(nproc)" \
+        --test-dir "${@:2}" 2>&1 |
         tee -a "$log" | grep --line-buffered -E '^ *[0-9]+/[0-9]+ Test'
     [ "${PIPESTATUS[0]}" = 0 ] && return
     status=1
