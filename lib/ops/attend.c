@@ -59,7 +59,7 @@ static struct attention_args arguments(const alibi_device *device, const struct 
         .q = QUERIES(a->q),
         .k = KEYS(a->k),
         .v = KEYS(a->v),
-        .bias = { BIAS_NONE, tensor_none() },
+        .bias = { .kind = BIAS_NONE, .values = tensor_none() },
         .scale = a->scale != 0 ? a->scale : 1 / sqrt((double)a->head_width),
         .window = a->window,
         .skip = { .norms = tensor_none(), .kept = tensor_none() },
