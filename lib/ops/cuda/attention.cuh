@@ -39,10 +39,10 @@ struct attention_shape {
     const float *values; // slopes [H], the table [H, T], or gates
     int T;
     int G; // BIAS_GATE: heads that have gates, the first ones; 0: none
-    int64_t gates_plane, gates_row,
-        gates_head; // and the strides of their two numbers [2, B, G, Lk]
-    float tau;      // BIAS_GAIN
-    int window;     // keys that a query sees at most: Lk if the call has no window
+    // Strides of the two numbers of gates, [2, B, G, Lk].
+    int64_t gates_plane, gates_row, gates_head;
+    float tau;  // BIAS_GAIN
+    int window; // keys that a query sees at most: Lk if the call has no window
 
     __host__ __device__ int past() const // positions before the first query
     {

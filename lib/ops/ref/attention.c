@@ -26,7 +26,7 @@ struct head {
     int64_t keys, kv, past;
 };
 
-static struct head head_at(const struct attention_args *a, int64_t b, int64_t h)
+static struct head head_of(const struct attention_args *a, int64_t b, int64_t h)
 {
     int64_t kv = h / (a->q.shape[2] / a->k.shape[2]);
 
@@ -34,12 +34,6 @@ static struct head head_at(const struct attention_args *a, int64_t b, int64_t h)
         return (struct head){ b, h, get_index(a->ragged.slot, b), kv,
                               get_index(a->ragged.length, b) - 1 };
     return (struct head){ b, h, b, kv, a->k.shape[1] - a->q.shape[1] };
-}
-
-/* First of the D numbers of head h at row l of a view [B, L, H, D]. */
-static int64_t at(struct tensor t, int64_t b, int64_t l, int64_t h)
-{
-    return b * t.stride[0] + l * t.stride[1] + h * t.stride[2];
 }
 
 static double dot(struct tensor x, int64_t x_at, struct tensor y, int64_t y_at, int64_t D)
@@ -89,7 +83,7 @@ double ref_gain_at(struct bias bias, int64_t distance)
 static double score(const struct attention_args *a, struct head n, int64_t i, int64_t j)
 {
     double product =
-        dot(a->q, at(a->q, n.b, i, n.h), a->k, at(a->k, n.keys, j, n.kv), a->q.shape[3]);
+        dot(a->q, head_at(a->q, n.b, i, n.h), a->k, head_at(a->k, n.keys, j, n.kv), a->q.shape[3]);
 
     return ref_gain_at(a->bias, i + n.past - j) * a->scale * product +
            ref_bias_at(a->bias, n.keys, n.h, i + n.past, j);
@@ -133,8 +127,8 @@ static void forward_row(const struct attention_args *a, struct head n, int64_t i
     for (int64_t d = 0; d < D; d++) {
         double sum = 0.0;
         for (int64_t j = first; j < end; j++)
-            sum += row[j] * get(a->v, at(a->v, n.keys, j, n.kv) + d);
-        set(a->y, at(a->y, n.b, i, n.h) + d, sum);
+            sum += row[j] * get(a->v, head_at(a->v, n.keys, j, n.kv) + d);
+        set(a->y, head_at(a->y, n.b, i, n.h) + d, sum);
     }
 }
 
@@ -165,7 +159,7 @@ alibi_status ref_attention_forward(struct device *dev, const struct attention_ar
     for (int64_t b = 0; b < a->q.shape[0]; b++)
         for (int64_t h = 0; h < a->q.shape[2]; h++)
             for (int64_t i = 0; i < a->q.shape[1]; i++)
-                forward_row(a, head_at(a, b, h), i, row);
+                forward_row(a, head_of(a, b, h), i, row);
     mem_free(row);
     keep_all(a);
     return ALIBI_OK;
@@ -180,7 +174,8 @@ static void tile_norms(struct tensor norms, struct tensor k, int64_t b, int64_t 
     for (int64_t kv = 0; kv < k.shape[2]; kv++) {
         double largest = 0.0;
         for (int64_t j = first; j < end; j++)
-            largest = fmax(largest, dot(k, at(k, b, j, kv), k, at(k, b, j, kv), k.shape[3]));
+            largest =
+                fmax(largest, dot(k, head_at(k, b, j, kv), k, head_at(k, b, j, kv), k.shape[3]));
         set(norms, b * norms.stride[0] + kv * norms.stride[1] + t, sqrt(largest));
     }
 }
@@ -227,12 +222,12 @@ static alibi_status sums_init(struct sums *s, const struct attention_args *a)
 /* Query i of head n against every key it sees. */
 static void backward_row(const struct attention_args *a, struct sums *s, struct head n, int64_t i)
 {
-    int64_t D = a->q.shape[3], q_i = at(a->q, n.b, i, n.h), dy_i = at(a->dy, n.b, i, n.h);
-    double D_i = dot(a->dy, dy_i, a->y, at(a->y, n.b, i, n.h), D);
+    int64_t D = a->q.shape[3], q_i = head_at(a->q, n.b, i, n.h), dy_i = head_at(a->dy, n.b, i, n.h);
+    double D_i = dot(a->dy, dy_i, a->y, head_at(a->y, n.b, i, n.h), D);
     double lse = get(a->lse, (n.b * a->q.shape[2] + n.h) * a->q.shape[1] + i);
 
     for (int64_t j = attention_first_key(i + n.past, a->window); j <= i + n.past; j++) {
-        int64_t k_j = at(a->k, n.b, j, n.kv), v_j = at(a->v, n.b, j, n.kv);
+        int64_t k_j = head_at(a->k, n.b, j, n.kv), v_j = head_at(a->v, n.b, j, n.kv);
         int64_t distance = i + n.past - j;
         double p = exp(score(a, n, i, j) - lse), m = mask_at(a, n, i, j);
         double ds = p * (m * dot(a->dy, dy_i, a->v, v_j, D) - D_i);
@@ -270,12 +265,12 @@ static void backward_group(const struct attention_args *a, struct sums *s, int64
 
     for (int64_t h = kv * group; h < (kv + 1) * group; h++)
         for (int64_t i = 0; i < a->q.shape[1]; i++) {
-            backward_row(a, s, head_at(a, b, h), i);
-            take(a->dq, at(a->dq, b, i, h), s->dq, D);
+            backward_row(a, s, head_of(a, b, h), i);
+            take(a->dq, head_at(a->dq, b, i, h), s->dq, D);
         }
     for (int64_t j = 0; j < a->k.shape[1]; j++) {
-        take(a->dk, at(a->dk, b, j, kv), s->dk + j * D, D);
-        take(a->dv, at(a->dv, b, j, kv), s->dv + j * D, D);
+        take(a->dk, head_at(a->dk, b, j, kv), s->dk + j * D, D);
+        take(a->dv, head_at(a->dv, b, j, kv), s->dv + j * D, D);
     }
 }
 

@@ -8,11 +8,6 @@
 
 #include "ops/ref/ref.h"
 
-static int64_t head_at(struct tensor x, int64_t b, int64_t l, int64_t h)
-{
-    return b * x.stride[0] + l * x.stride[1] + h * x.stride[2];
-}
-
 static double rstd_of(const struct head_norm_args *a, int64_t x)
 {
     int64_t D = a->x.shape[3];

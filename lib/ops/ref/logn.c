@@ -24,11 +24,6 @@ static double times(const struct logn_args *a, int64_t b, int64_t l, int64_t h)
     return 1.0 + a->temperature * log(fmax(1.0, keys(a, b, l) / (double)a->length));
 }
 
-static int64_t head_at(struct tensor x, int64_t b, int64_t l, int64_t h)
-{
-    return b * x.stride[0] + l * x.stride[1] + h * x.stride[2];
-}
-
 alibi_status ref_logn_forward(struct device *dev, const struct logn_args *a)
 {
     int64_t B = a->x.shape[0], L = a->x.shape[1], H = a->x.shape[2], D = a->x.shape[3];

@@ -59,6 +59,12 @@ static inline bool present(struct tensor t)
     return t.data != NULL;
 }
 
+/* The first of the D numbers of head h at row l of a view [B, L, H, D]. */
+static inline int64_t head_at(struct tensor t, int64_t b, int64_t l, int64_t h)
+{
+    return b * t.stride[0] + l * t.stride[1] + h * t.stride[2];
+}
+
 /* The bias on the score of a query at that position and key j; `row`: the sequence of keys that it
  * reads. */
 double ref_bias_at(struct bias bias, int64_t row, int64_t h, int64_t position, int64_t j);

@@ -30,7 +30,7 @@ alibi_status ref_rotary(struct device *dev, struct tensor x, struct rotation r, 
     for (int64_t b = 0; b < B; b++)
         for (int64_t l = 0; l < L; l++)
             for (int64_t h = 0; h < H; h++) {
-                int64_t first = b * x.stride[0] + l * x.stride[1] + h * x.stride[2];
+                int64_t first = head_at(x, b, l, h);
                 int64_t position =
                     ragged_present(r.ragged) ? get_index(r.ragged.length, b) - 1 : r.start + l;
                 rotate(x, first, D, r, position * D, direction);

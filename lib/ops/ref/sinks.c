@@ -38,11 +38,6 @@ static struct query query_at(const struct sinks_args *a, int64_t b, int64_t h, i
     return n;
 }
 
-static int64_t at(struct tensor t, int64_t b, int64_t l, int64_t h)
-{
-    return b * t.stride[0] + l * t.stride[1] + h * t.stride[2];
-}
-
 /* The pair of a head that has element d, its elements, and the factor cosine + i sine that takes it
  * from the query's position to i'. */
 struct turn {
@@ -73,7 +68,7 @@ static bool is_rotated(const struct sinks_args *a, struct query n)
 /* Element d of q'. */
 static double element(const struct sinks_args *a, struct query n, int64_t d)
 {
-    int64_t q = at(a->q, n.b, n.i, n.h);
+    int64_t q = head_at(a->q, n.b, n.i, n.h);
     struct turn t;
 
     if (!is_rotated(a, n))
@@ -88,7 +83,7 @@ static double score(const struct sinks_args *a, struct query n, int64_t j)
     double sum = 0.0;
 
     for (int64_t d = 0; d < a->q.shape[3]; d++)
-        sum += element(a, n, d) * get(a->k, at(a->k, n.slot, j, n.kv) + d);
+        sum += element(a, n, d) * get(a->k, head_at(a->k, n.slot, j, n.kv) + d);
     return ref_gain_at(a->bias, n.to - j) * a->scale * sum +
            ref_bias_at(a->bias, n.slot, n.h, n.to, j);
 }
@@ -127,11 +122,11 @@ static void forward_row(const struct sinks_args *a, struct query n)
     for (int64_t j = 0; j < n.seen; j++)
         weight[j] = mask_at(a, n, j) * exp(weight[j] - lse);
     for (int64_t d = 0; d < a->q.shape[3]; d++) {
-        int64_t to = at(a->y, n.b, n.i, n.h) + d;
+        int64_t to = head_at(a->y, n.b, n.i, n.h) + d;
         double y = exp(before - lse) * get(a->y, to);
 
         for (int64_t j = 0; j < n.seen; j++)
-            y += weight[j] * get(a->v, at(a->v, n.slot, j, n.kv) + d);
+            y += weight[j] * get(a->v, head_at(a->v, n.slot, j, n.kv) + d);
         set(a->y, to, y);
     }
     set(a->lse, lse_at(a, n), lse);
@@ -187,13 +182,14 @@ static void take(struct tensor t, int64_t to, double *sum, int64_t D)
 
 static void backward_row(const struct sinks_args *a, struct sums *s, struct query n)
 {
-    int64_t D = a->q.shape[3], dy = at(a->dy, n.b, n.i, n.h), y = at(a->y, n.b, n.i, n.h);
+    int64_t D = a->q.shape[3], dy = head_at(a->dy, n.b, n.i, n.h), y = head_at(a->y, n.b, n.i, n.h);
     double lse = get(a->lse, lse_at(a, n)), delta = 0.0;
 
     for (int64_t d = 0; d < D; d++)
         delta += get(a->dy, dy + d) * get(a->y, y + d);
     for (int64_t j = 0; j < n.seen; j++) {
-        int64_t k = at(a->k, n.slot, j, n.kv), v = at(a->v, n.slot, j, n.kv), distance = n.to - j;
+        int64_t k = head_at(a->k, n.slot, j, n.kv), v = head_at(a->v, n.slot, j, n.kv),
+                distance = n.to - j;
         double p = exp(score(a, n, j) - lse), m = mask_at(a, n, j), dp = 0.0, ds, scaled;
 
         for (int64_t d = 0; d < D; d++)
@@ -220,7 +216,7 @@ static void backward_row(const struct sinks_args *a, struct sums *s, struct quer
             s->dq[t.second] = t.cosine * second - t.sine * first;
         }
     }
-    take(a->dq, at(a->dq, n.b, n.i, n.h), s->dq, D);
+    take(a->dq, head_at(a->dq, n.b, n.i, n.h), s->dq, D);
 }
 
 alibi_status ref_sinks_backward(struct device *dev, const struct sinks_args *a)
@@ -240,8 +236,8 @@ alibi_status ref_sinks_backward(struct device *dev, const struct sinks_args *a)
                         backward_row(a, &s, n);
                 }
             for (int64_t j = 0; j < a->k.shape[1]; j++) {
-                take(a->dk, at(a->dk, b, j, kv), s.dk + j * D, D);
-                take(a->dv, at(a->dv, b, j, kv), s.dv + j * D, D);
+                take(a->dk, head_at(a->dk, b, j, kv), s.dk + j * D, D);
+                take(a->dv, head_at(a->dv, b, j, kv), s.dv + j * D, D);
             }
         }
     for (int64_t n = 0; n < s.distances * a->q.shape[2]; n++)
