@@ -116,4 +116,11 @@ assert t(text, add_special_tokens=False)["input_ids"] == want, t(text)
 assert t.eos_token_id == 256
 END
     fail "AutoTokenizer" "$(tail -n 1 stderr)"
+for family in llama mpt; do
+    run "$python" "$SOURCE/bench/large_import.py" "$ALIBI" readme/text.txt --family $family \
+        --size tiny --file-bytes 100000 --device cpu --lengths 64,256 --tokens 1000 --check
+    [ "$code" = 0 ] && grep -qE '^import: .* peak memory [1-9]' stdout &&
+        pass "bench/large_import.py --family $family" ||
+        fail "large_import.py" "code $code: $(tail -n 1 stdout) $(tail -n 1 stderr)"
+done
 finish
