@@ -157,31 +157,31 @@ static bool is_of_position(const char *name)
     return false;
 }
 
-/* Whether the layers of the two have the same positions, however these are written: equal patterns
- * have equal names where the model's own options are equal. */
-static alibi_status same_pattern(bool *same, const struct alibi_config *a,
-                                 const struct alibi_config *b)
+/* The position of every layer with all its options, as it is written where the model's own options
+ * have their defaults. Equal positions have equal names. */
+static alibi_status position_name(char out[ALIBI_NAME_MAX], const struct alibi_config *c)
 {
-    struct pattern p, q;
-    char name[ALIBI_NAME_MAX], other[ALIBI_NAME_MAX];
+    struct alibi_config standard = { 0 };
+    struct alibi_option_group group = { .values = &standard };
+    struct pattern p;
 
-    TRY_RETURN(pattern_read(&p, a));
-    TRY_RETURN(pattern_read(&q, b));
-    TRY_RETURN(pattern_name(name, &p, a));
-    TRY_RETURN(pattern_name(other, &q, a));
-    *same = strcmp(name, other) == 0;
-    return ALIBI_OK;
+    group.options = alibi_config_options(&group.count);
+    TRY_RETURN(alibi_options_init(&group, 1));
+    TRY_RETURN(pattern_read(&p, c));
+    return pattern_name(out, &p, &standard);
 }
 
-/* Appends "option A where the model has B". */
-static alibi_status add_difference(struct text *list, const struct alibi_option *o,
-                                   const struct alibi_config *theirs,
-                                   const struct alibi_config *ours)
+/* How a model of a family differs from one that is to be exported. */
+struct differences {
+    struct text list; /* "option A where the model has B", several with commas */
+    int count;
+    bool position; /* that of the layers is among them */
+};
+
+static struct text *next_difference(struct differences *d)
 {
-    text_append(list, "%s%s ", list->length > 0 ? ", " : "", o->name);
-    TRY_RETURN(option_format_plain(list, o, theirs));
-    text_append(list, " where the model has ");
-    return option_format_plain(list, o, ours);
+    text_append(&d->list, "%s", d->count++ ? ", " : "");
+    return &d->list;
 }
 
 /* The configuration of the model that the family would have for `ours`. */
@@ -205,40 +205,41 @@ out:
     return status;
 }
 
-/* How that model differs from `ours`, and in how many ways. A family that has no words for it is
- * further away than any that has. */
-static alibi_status differences(const struct family *f, const struct alibi_config *ours,
-                                struct text *list, int *count)
+/* A family that has no words for the model is further away than any that has. */
+static alibi_status find_differences(struct differences *d, const struct family *f,
+                                     const struct alibi_config *ours)
 {
     struct alibi_config theirs;
     const char *lacks = f->lacks ? f->lacks(ours) : NULL;
     int options;
     const struct alibi_option *o = alibi_config_options(&options);
     alibi_status status = read_back(f, ours, &theirs);
-    bool same = true;
+    char here[ALIBI_NAME_MAX], there[ALIBI_NAME_MAX];
 
-    *count = 0;
     if (status == ALIBI_BAD_INPUT) {
-        *count = options;
-        text_append(list, "no such configuration: %s", alibi_error());
-        return text_status(list);
+        text_append(next_difference(d), "no such configuration: %s", alibi_error());
+        d->count = options;
+        return text_status(&d->list);
     }
     TRY_RETURN(status);
     for (int i = 0; i < options; i++)
         if (!is_of_position(o[i].name) && !option_equal(&o[i], ours, &theirs)) {
-            TRY_RETURN(add_difference(list, &o[i], &theirs, ours));
-            (*count)++;
+            text_append(next_difference(d), "%s ", o[i].name);
+            TRY_RETURN(option_format_plain(&d->list, &o[i], &theirs));
+            text_append(&d->list, " where the model has ");
+            TRY_RETURN(option_format_plain(&d->list, &o[i], ours));
         }
-    TRY_RETURN(same_pattern(&same, ours, &theirs));
-    if (!same)
-        text_append(list, "%sposition %s where the model has %s", (*count)++ ? ", " : "",
-                    theirs.position, ours->position);
+    TRY_RETURN(position_name(here, ours));
+    TRY_RETURN(position_name(there, &theirs));
+    d->position = strcmp(here, there) != 0;
+    if (d->position)
+        text_append(next_difference(d), "position %s where the model has %s", there, here);
     if (lacks)
-        text_append(list, "%s%s", (*count)++ ? ", " : "", lacks);
+        text_append(next_difference(d), "%s", lacks);
     if (ours->embedding_scale != 1 && ours->tied && !ours->final_norm)
-        text_append(list, "%sno embedding-scale, and there is no last norm to correct for it",
-                    (*count)++ ? ", " : "");
-    return text_status(list);
+        text_append(next_difference(d),
+                    "no embedding-scale, and there is no last norm to correct for it");
+    return text_status(&d->list);
 }
 
 /* Options of the position that are options of the model too, such as alibi's bias-max, become those
@@ -293,31 +294,34 @@ static alibi_status choose_family(const struct family **out, const struct progra
                                   const struct alibi_config *config)
 {
     alibi_status status = ALIBI_OK;
-    struct text closest = { 0 }, list = { 0 };
+    struct differences closest = { 0 }, here = { 0 };
     const struct family *near = NULL, *f;
-    int fewest = 0, count;
+    bool has_position = false;
+    char name[ALIBI_NAME_MAX];
 
     for (int i = 0; (f = program->family_at(i)) && !*out; i++) {
-        TRY(differences(f, config, &list, &count));
-        if (count == 0)
+        TRY(find_differences(&here, f, config));
+        has_position = has_position || !here.position;
+        if (here.count == 0)
             *out = f;
-        if (!near || count < fewest) {
-            text_free(&closest);
-            closest = list;
-            list = (struct text){ 0 };
+        if (!near || here.count < closest.count) {
+            struct text old = closest.list;
+            closest = here;
+            here.list = old;
             near = f;
-            fewest = count;
         }
-        text_free(&list);
-        list = (struct text){ 0 };
+        text_free(&here.list);
+        here = (struct differences){ 0 };
     }
-    if (!*out)
-        status = fail(ALIBI_BAD_INPUT,
-                      "no family of %s computes what this model does; the closest, '%s', has %s",
-                      program->name, near->name, closest.data);
+    if (*out)
+        goto out;
+    TRY(position_name(name, config));
+    status = fail(ALIBI_BAD_INPUT, "no family of %s %s%s; the closest, '%s', has %s", program->name,
+                  has_position ? "computes what this model does" : "has position ",
+                  has_position ? "" : name, near->name, closest.list.data);
 out:
-    text_free(&closest);
-    text_free(&list);
+    text_free(&closest.list);
+    text_free(&here.list);
     return status;
 }
 
@@ -348,7 +352,7 @@ alibi_status alibi_export(const char *model, const struct alibi_export *how, con
     struct model *outline = NULL;
     alibi_tokenizer *tokenizer = NULL;
     alibi_device *device = NULL;
-    char *path = NULL, *weights = NULL, task[ALIBI_NAME_MAX];
+    char *path = NULL, *weights = NULL, task[ALIBI_NAME_MAX], fitted[ALIBI_NAME_MAX];
 
     if (how->format < 0 || how->format >= (int)(sizeof programs / sizeof *programs))
         return fail(ALIBI_USAGE, "cannot export '%s': format %d is not known", model, how->format);
@@ -358,6 +362,10 @@ alibi_status alibi_export(const char *model, const struct alibi_export *how, con
                     model, program->name);
     TRY(checkpoint_find_model(&path, model, call));
     TRY(checkpoint_read_config(path, &config, &tokenizer));
+    TRY(checkpoint_read_fitted(path, fitted));
+    if (fitted[0])
+        call_warn(call, "'%s' is exported as it was trained, without what was fitted to it: %s",
+                  model, fitted);
     TRY(plain_position(&config));
     status = choose_family(&o.family, program, &config);
     if (status != ALIBI_OK)

@@ -86,6 +86,16 @@ expect 3 "pickled .bin files, which run code" "$ALIBI" import pickled --out x
 check "train" "$ALIBI" train "${tiny[@]}" --out plain
 expect 3 "the closest, 'bloom', has embedding-norm true where the model has false" \
     "$ALIBI" export plain --format hf --out x
+while read -r position there; do
+    check "train $position" "$ALIBI" train "${tiny[@]}" --steps 2 --position "$position" \
+        --out "run-$position"
+    expect 3 "no family of Hugging Face has position $position; .*$there where the model has $position" \
+        "$ALIBI" export "run-$position" --format hf --out x
+done << END
+fox alibi:scaled
+alibi:train-slopes alibi:scaled
+rotary:layout=pairs:share=0.5 alibi:scaled
+END
 [ ! -e x ] && pass "a refusal leaves no folder" || fail "x" "it is there"
 
 # transformers loads what is exported.

@@ -47,6 +47,12 @@ if grep -qE "^fitted +$position" stdout; then
 else
     fail "inspect" "no line 'fitted'"
 fi
+"$ALIBI" export run --format gguf --out run.gguf > stdout 2> stderr
+if [ "$position" = rotary ] || grep -qF "without what was fitted to it: $position" stderr; then
+    pass "an export for llama.cpp says that it is without it"
+else
+    fail "export" "$(cat stderr)"
+fi
 check "a training that resumes" "$ALIBI" train --resume --steps 62 --out run
 check "a table" "$ALIBI" fit run "${text[@]}" --split train --tokens 2k
 if grep -qE '^ +0\.[0-9]{3}\* ' stdout && grep -qF 'Loss by temperature at length 64' stdout; then
