@@ -116,8 +116,10 @@ static void print_plan_json(const struct alibi_experiment_plan *plan, bool timed
     cli_json_flag("test_unknown", plan->test_unknown);
     cli_json_int("disk", (int64_t)plan->disk);
     cli_json_int("disk_discarded", (int64_t)plan->disk_discarded);
-    if (timed)
+    if (timed) {
         cli_json_real("seconds", plan->seconds);
+        cli_json_real("speed_seconds", plan->speed_seconds);
+    }
     cli_json_close('}');
 }
 
@@ -151,6 +153,9 @@ static alibi_status print_plan(alibi_experiment *e, alibi_device *device, const 
     if (timed)
         cli_short_time(time, plan.seconds);
     print_row("all", plan.trainings, "", cli_short_count(tokens, plan.train_tokens), "", time);
+    if (plan.speed_seconds > 0)
+        printf("\nthe time of all includes %s to measure speed\n",
+               cli_short_time(time, plan.speed_seconds));
     printf("\ntokens: that one training still needs, and all; the tests read %s%s more%s%s\n",
            plan.test_estimated ? "about " : "", cli_short_count(tokens, plan.test_tokens),
            plan.test_estimated ? ", an estimate from the sizes of texts" : "",

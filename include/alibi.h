@@ -1334,15 +1334,17 @@ struct alibi_experiment_plan_model {
         test_tokens;          /* that one of them still reads, on average; 0: none is left */
     size_t memory, available; /* of the device, as in struct alibi_plan */
     bool fits;
-    size_t checkpoint; /* bytes of one on the disk */
-    double seconds;    /* of one training and its tests; 0: not measured */
+    size_t checkpoint;    /* bytes of one on the disk */
+    double seconds;       /* of one training and its tests; 0: not measured */
+    double speed_seconds; /* of its part in evaluations of speed, which have no training */
 };
 
 struct alibi_experiment_plan {
     int models, trainings;
     struct alibi_experiment_plan_model model[ALIBI_LIST_MAX];
-    double train_tokens, test_tokens, seconds; /* of all trainings */
-    size_t disk, disk_discarded; /* the most for checkpoints; and if they are discarded */
+    double train_tokens, test_tokens; /* of all trainings */
+    double seconds, speed_seconds;    /* of everything; of evaluations of speed */
+    size_t disk, disk_discarded;      /* the most for checkpoints; and if they are discarded */
     /* Tests of whole texts: their tokens are estimated from the sizes of files; or even these are
      * not known, and they are not counted. */
     bool test_estimated, test_unknown;
@@ -1388,7 +1390,8 @@ ALIBI_API alibi_status alibi_experiment_json(char **out, const alibi_experiment 
  * not, from what the folder holds: results so far and the logs of training. For an experiment it
  * writes results.json and results.csv too. Nothing else in it changes, and whatever runs there
  * continues. refresh: the page of unfinished work loads itself
- * again after so many seconds; 0: never. *finished: everything that was asked for is done.
+ * again after so many seconds; 0: never. *finished: everything that was asked for is done, of
+ * an experiment by its last run.
  * ALIBI_BAD_INPUT if the folder holds none of them. */
 ALIBI_API alibi_status alibi_report_write(const char *dir, int64_t refresh, bool *finished);
 

@@ -561,13 +561,52 @@ alibi_status folder_check(const alibi_experiment *e, const char *dir)
     return ALIBI_OK;
 }
 
-/* A copy of the experiment that says which it was, and how large the blocks of scored tokens are.
- */
+/* The names of what this run was asked for; NULL: not enough memory. */
+static json_t *selected_json(const alibi_experiment *e)
+{
+    json_t *names = json_array();
+    bool ok = names != NULL;
+
+    for (int m = 0; m < e->models && ok; m++)
+        if (e->model[m].selected)
+            ok = json_array_append_new(names, json_string(e->model[m].name)) == 0;
+    for (int v = 0; v < e->evaluations && ok; v++)
+        if (e->evaluation[v].kind == KIND_SPEED && e->evaluation[v].selected)
+            ok = json_array_append_new(names, json_string(e->evaluation[v].name)) == 0;
+    if (!ok)
+        json_decref(names);
+    return ok ? names : NULL;
+}
+
+static bool lists(const json_t *names, const char *name)
+{
+    const char *entry;
+
+    for (size_t i = 0; i < json_array_size(names); i++)
+        if ((entry = json_string_value(json_array_get(names, i))) && strcmp(entry, name) == 0)
+            return true;
+    return false;
+}
+
+/* What the last run of a folder was asked for; older files do not say it: everything. */
+static void select_entered(alibi_experiment *e)
+{
+    const json_t *names = json_object_get(e->json, "selected");
+
+    for (int m = 0; m < e->models && names != NULL; m++)
+        e->model[m].selected = lists(names, e->model[m].name);
+    for (int v = 0; v < e->evaluations && names != NULL; v++)
+        e->evaluation[v].selected = lists(names, e->evaluation[v].name);
+}
+
+/* A copy of the experiment that says which it was, what of it was asked for, and how large the
+ * blocks of scored tokens are. */
 static json_t *entered_json(const alibi_experiment *e)
 {
     json_t *copy = json_deep_copy(e->json);
     bool ok = json_object_set_new(copy, "tier", json_string(e->tier)) == 0 &&
-              json_object_set_new(copy, "name", json_string(e->name)) == 0;
+              json_object_set_new(copy, "name", json_string(e->name)) == 0 &&
+              json_object_set_new(copy, "selected", selected_json(e)) == 0;
 
     for (int v = 0; v < e->evaluations && ok; v++)
         if (e->evaluation[v].block > 0)
@@ -619,6 +658,7 @@ alibi_status alibi_report_write(const char *dir, int64_t refresh, bool *finished
         goto out;
     }
     TRY(alibi_experiment_open(&e, path, NULL));
+    select_entered(e);
     TRY(alibi_experiment_load(e, dir));
     TRY(results_write(e, dir, refresh, finished));
 out:

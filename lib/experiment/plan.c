@@ -40,17 +40,18 @@ double disk_needed(const struct disk *d, bool discard)
     return discard ? fmin(3 * d->largest + d->held, all) : all;
 }
 
-/* Seconds of one training and its tests. A token costs about half as much to test as to train: it
- * has no backward pass, but longer inputs. */
+/* Seconds of one training and its tests, and of the model's part in evaluations of speed. A token
+ * costs about half as much to test as to train: it has no backward pass, but longer inputs. */
 static alibi_status measure(struct alibi_experiment_plan_model *p, alibi_device *device,
                             const struct alibi_config *config, const struct alibi_training *t,
-                            const struct alibi_call *call)
+                            double speed_tokens, const struct alibi_call *call)
 {
     struct alibi_bench_step step;
 
     TRY_RETURN(alibi_bench_train(device, config, t->batch, t->train_length, 3, t->recompute,
                                  t->skip, &step, call));
     p->seconds = (p->train_tokens + p->test_tokens / 2) / step.tokens_per_s;
+    p->speed_seconds = speed_tokens / step.tokens_per_s;
     return ALIBI_OK;
 }
 
@@ -61,6 +62,7 @@ static alibi_status plan_model(struct alibi_experiment_plan_model *p, alibi_expe
     const struct experiment_model *m = &e->model[model];
     struct alibi_config config = m->config;
     struct alibi_plan plan;
+    double speed = speed_tokens(e, device, model);
 
     *p = (struct alibi_experiment_plan_model){ .steps = m->training.steps };
     memcpy(p->name, m->name, sizeof p->name);
@@ -87,8 +89,8 @@ static alibi_status plan_model(struct alibi_experiment_plan_model *p, alibi_expe
     p->available = plan.available;
     p->fits = plan.fits;
     p->checkpoint = (size_t)checkpoint_bytes(plan.parameters, m->training.optimizer);
-    if (time && p->tested > 0 && p->fits)
-        TRY_RETURN(measure(p, device, &config, &m->training, call));
+    if (time && (p->tested > 0 || speed > 0) && p->fits)
+        TRY_RETURN(measure(p, device, &config, &m->training, speed, call));
     return ALIBI_OK;
 }
 
@@ -127,7 +129,8 @@ alibi_status alibi_experiment_make_plan(alibi_experiment *e, alibi_device *devic
         plan->trainings += p->trainings;
         plan->train_tokens += p->tested * p->train_tokens;
         plan->test_tokens += p->tested * p->test_tokens;
-        plan->seconds += p->tested * p->seconds;
+        plan->speed_seconds += p->speed_seconds;
+        plan->seconds += p->tested * p->seconds + p->speed_seconds;
         disk_add(&disk, (double)p->checkpoint, e, m, p->trainings);
     }
     plan->disk = (size_t)disk_needed(&disk, false);

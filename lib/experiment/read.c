@@ -69,11 +69,12 @@ static alibi_status read_all(struct reader *r, const char *tier)
 
     TRY_RETURN(KEYS(r, e->json, "experiment", "title", "about", "numbers", "seeds", "settings",
                     "texts", "models", "evaluations", "claims", "tiers", "tier_about", "tier",
-                    "name"));
+                    "name", "selected"));
     TRY_RETURN(reader_int(r, e->json, "experiment", 1, EXPERIMENT_VERSION, &version));
     if (version == 0)
         return fail_type(r, "experiment", "the version of the file, 1,");
-    /* In the file of a folder: the tier that is applied already, and whose file it was. */
+    /* In the file of a folder: the tier that is applied already, whose file it was, and what its
+     * last run was asked for, which the report alone reads. */
     TRY_RETURN(reader_text(r, e->json, "tier", &written));
     TRY_RETURN(reader_text(r, e->json, "name", &name));
     snprintf(e->tier, sizeof e->tier, "%s", written);

@@ -205,7 +205,7 @@ static alibi_status format_json(struct text *out, const alibi_experiment *e)
     return text_status(out);
 }
 
-/* ---- CSV: a line per model, seed, evaluation and length */
+/* ---- CSV: a line per model, seed, evaluation and length; of costs a line per quantity */
 
 static void append_real(struct text *out, double value)
 {
@@ -217,22 +217,30 @@ static void append_real(struct text *out, double value)
     }
 }
 
-/* A line but for its task. condition and targets: of fixed targets, else "". */
-static void append_line(struct text *out, const alibi_experiment *e, int model, int k, int v,
-                        const struct alibi_eval_result *r, const char *condition,
-                        const char *targets)
+static void append_count(struct text *out, int64_t count)
+{
+    text_append(out, count > 0 ? ",%lld" : ",", (long long)count);
+}
+
+/* A line but for its task and its cost. Models that are not trained have no seed. condition and
+ * targets: of fixed targets, else "". */
+static void append_line(struct text *out, const alibi_experiment *e, int model,
+                        const struct trained *t, int v, const struct alibi_eval_result *r,
+                        const char *condition, const char *targets)
 {
     static const char *const rules[KINDS][3] = {
+        [KIND_SPEED] = { "speed", "", "" },
         [KIND_TARGETS] = { "targets", "every target has the context", "scored tokens" },
         [KIND_TASKS] = { "tasks", "", "tokens of answers" },
+        [KIND_STREAM] = { "cost", "", "" },
     };
     const struct experiment_model *x = &e->model[model];
-    const struct alibi_compare_seed *c = &x->seed[k].cost;
+    const struct alibi_compare_seed *c = &t->cost;
     const struct alibi_protocol_info *protocol = alibi_protocol_view(e->evaluation[v].protocol);
     const char *const *rule = rules[e->evaluation[v].kind];
 
-    text_append(out, "%s,%lld", x->name, (long long)x->seeds.at[k]);
-    append_field(out, x->seed[k].fitted[0] ? x->seed[k].fitted : tested_position(x), false);
+    text_append(out, c->version[0] ? "%s,%lld" : "%s,", x->name, (long long)c->seed);
+    append_field(out, t->fitted[0] ? t->fitted : tested_position(x), false);
     text_append(out, ",%lld,%s,%s,%lld,%lld,%lld", (long long)x->training.train_length,
                 e->evaluation[v].name, rule[0] ? rule[0] : protocol->name, (long long)r->length,
                 (long long)r->stride, (long long)r->tokens);
@@ -242,18 +250,22 @@ static void append_line(struct text *out, const alibi_experiment *e, int model, 
     append_real(out, r->word_ppl);
     append_real(out, r->bits_per_byte);
     append_real(out, r->tokens_per_s);
-    text_append(out, r->peak_bytes > 0 ? ",%zu" : ",", r->peak_bytes);
+    append_count(out, (int64_t)r->peak_bytes);
     append_real(out, c->train_tokens_per_s);
     append_real(out, c->train_seconds);
-    text_append(out, ",%zu,%lld", c->peak_bytes, (long long)c->parameters);
+    append_count(out, (int64_t)c->peak_bytes);
+    append_count(out, c->parameters);
     append_field(out, c->device, false);
-    append_field(out, c->device[0] ? alibi_precision_name(c->precision) : "", false);
+    append_field(out, c->precision ? alibi_precision_name(c->precision) : "", false);
     append_field(out, c->date, false);
     append_field(out, c->version, false);
     append_field(out, rule[0] ? rule[1] : protocol->first_tokens, false);
     append_field(out, rule[0] ? rule[2] : protocol->normaliser, false);
     text_append(out, ",%s,%s", condition, targets);
 }
+
+#define NO_TASK ",,,,"
+#define NO_COST ",,,"
 
 /* A line per length of a task that has a value. */
 static void append_cells(struct text *out, const alibi_experiment *e, int model, int k, int v,
@@ -267,11 +279,11 @@ static void append_cells(struct text *out, const alibi_experiment *e, int model,
             continue;
         r.nll = cell->nll;
         r.tokens_per_s = NAN;
-        append_line(out, e, model, k, v, &r, "", "");
+        append_line(out, e, model, &e->model[model].seed[k], v, &r, "", "");
         text_append(out, ",%s,%lld", e->evaluation[v].tasks.tasks.at[task], (long long)cell->cases);
         append_real(out, cell->score.value);
         append_real(out, cell->score.error);
-        text_append(out, "\n");
+        text_append(out, NO_COST "\n");
     }
 }
 
@@ -285,10 +297,56 @@ static void append_series(struct text *out, const alibi_experiment *e, int model
 
                 if (r == NULL)
                     continue;
-                append_line(out, e, model, k, v, r, target_condition_names[condition],
-                            target_kind_names[kind]);
-                text_append(out, ",,,,\n");
+                append_line(out, e, model, &e->model[model].seed[k], v, r,
+                            target_condition_names[condition], target_kind_names[kind]);
+                text_append(out, NO_TASK NO_COST "\n");
             }
+}
+
+/* A line for one cost at a length (an index). Its error is a share; NaN: there is none. */
+static void append_cost(struct text *out, const alibi_experiment *e, int model,
+                        const struct trained *t, int v, int length, int quantity, double value,
+                        double error)
+{
+    struct alibi_eval_result none = result_none(e->evaluation[v].lengths.at[length]);
+
+    none.tokens_per_s = NAN;
+    append_line(out, e, model, t, v, &none, "", "");
+    text_append(out, NO_TASK ",%s", quantity_names[quantity]);
+    append_real(out, value);
+    append_real(out, error);
+    text_append(out, "\n");
+}
+
+static void append_stream(struct text *out, const alibi_experiment *e, int model, int k, int v,
+                          int length)
+{
+    const struct trained *t = &e->model[model].seed[k];
+    const struct bench_stream *s = &t->measured[v][length].stream;
+
+    if (s->read_seconds == 0)
+        return;
+    append_cost(out, e, model, t, v, length, QUANTITY_READ_SECONDS, s->read_seconds, s->read_error);
+    append_cost(out, e, model, t, v, length, QUANTITY_DECODE_SECONDS, s->decode_seconds,
+                s->decode_error);
+    append_cost(out, e, model, t, v, length, QUANTITY_CACHE_BYTES, s->cache_bytes, NAN);
+}
+
+static void append_speed(struct text *out, const alibi_experiment *e, int model, int v, int length)
+{
+    const struct speed *s = &e->evaluation[v].speed[length * e->models + model];
+    struct trained fresh = { .cost = { .train_tokens_per_s = NAN, .train_seconds = NAN } };
+
+    if (s->train_seconds == 0)
+        return;
+    memcpy(fresh.cost.device, s->device, sizeof s->device);
+    memcpy(fresh.cost.date, s->date, sizeof s->date);
+    append_cost(out, e, model, &fresh, v, length, QUANTITY_TRAIN_SECONDS, s->train_seconds,
+                s->train_error);
+    append_cost(out, e, model, &fresh, v, length, QUANTITY_TRAIN_MEMORY, s->train_memory, NAN);
+    append_cost(out, e, model, &fresh, v, length, QUANTITY_EVAL_SECONDS, s->eval_seconds,
+                s->eval_error);
+    append_cost(out, e, model, &fresh, v, length, QUANTITY_EVAL_MEMORY, s->eval_memory, NAN);
 }
 
 static alibi_status format_csv(struct text *out, const alibi_experiment *e)
@@ -297,23 +355,30 @@ static alibi_status format_csv(struct text *out, const alibi_experiment *e)
                      "nll,standard_error,ppl,word_ppl,bits_per_byte,eval_tokens_per_s,"
                      "eval_peak_bytes,train_tokens_per_s,train_seconds,peak_bytes,parameters,"
                      "device,precision,date,version,first_token,normaliser,condition,targets,"
-                     "task,cases,score,score_error\n");
+                     "task,cases,score,score_error,cost,cost_value,cost_error\n");
     for (int m = 0; m < e->models; m++)
         for (int k = 0; k < e->model[m].seeds.count; k++)
             for (int v = 0; v < e->evaluations; v++) {
                 const struct measured *t = e->model[m].seed[k].measured[v];
+                int kind = e->evaluation[v].kind;
 
-                if (e->evaluation[v].kind == KIND_TARGETS)
+                if (kind == KIND_TARGETS)
                     append_series(out, e, m, k, v);
                 for (int i = 0; t != NULL && i < evaluation_tests(&e->evaluation[v]); i++) {
-                    if (e->evaluation[v].kind == KIND_TASKS)
+                    if (kind == KIND_TASKS)
                         append_cells(out, e, m, k, v, i);
-                    if (e->evaluation[v].kind != KIND_PERPLEXITY || !t[i].done)
+                    if (kind == KIND_STREAM)
+                        append_stream(out, e, m, k, v, i);
+                    if (kind != KIND_PERPLEXITY || !t[i].done)
                         continue;
-                    append_line(out, e, m, k, v, &t[i].result, "", "");
-                    text_append(out, ",,,,\n");
+                    append_line(out, e, m, &e->model[m].seed[k], v, &t[i].result, "", "");
+                    text_append(out, NO_TASK NO_COST "\n");
                 }
             }
+    for (int v = 0; v < e->evaluations; v++)
+        for (int m = 0; m < e->models && e->evaluation[v].kind == KIND_SPEED; m++)
+            for (int i = 0; i < e->evaluation[v].lengths.count; i++)
+                append_speed(out, e, m, v, i);
     return text_status(out);
 }
 
@@ -594,18 +659,29 @@ out:
     return status;
 }
 
+/* Whether all that was asked for is done. */
+static bool selection_is_complete(const alibi_experiment *e)
+{
+    for (int m = 0; m < e->models; m++)
+        for (int k = 0; k < e->model[m].seeds.count; k++)
+            if (e->model[m].selected && !model_is_complete(e, m, k))
+                return false;
+    for (int v = 0; v < e->evaluations; v++)
+        if (e->evaluation[v].kind == KIND_SPEED && e->evaluation[v].selected &&
+            !speed_is_complete(e, v))
+            return false;
+    return true;
+}
+
 alibi_status results_write(const alibi_experiment *e, const char *dir, int64_t refresh,
                            bool *finished)
 {
     alibi_status status;
     struct text json = { 0 }, csv = { 0 }, page = { 0 };
     struct report_experiment x;
-    bool done;
+    bool done = selection_is_complete(e);
 
     TRY(view_init(&x, e, true));
-    done = x.training.done == x.training.models;
-    for (int v = 0; v < e->evaluations; v++)
-        done &= e->evaluation[v].kind != KIND_SPEED || speed_is_complete(e, v);
     x.training.refresh = done ? 0 : refresh;
     TRY(format_json(&json, e));
     TRY(format_csv(&csv, e));

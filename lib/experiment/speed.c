@@ -280,6 +280,30 @@ out:
     return status;
 }
 
+double speed_tokens(const alibi_experiment *e, const alibi_device *device, int model)
+{
+    int warm_up = device->device.ops->traits.warm_up_steps;
+    double sum = 0;
+
+    for (int v = 0; v < e->evaluations; v++) {
+        struct entries s = { 0 };
+
+        if (e->evaluation[v].kind != KIND_SPEED || !e->evaluation[v].selected ||
+            !e->evaluation[v].has[model] || speed_is_complete(e, v))
+            continue;
+        list_entries(&s, e, v);
+        for (int i = 0; i < s.lengths; i++) {
+            double length = (double)s.shape[i].length;
+            double step = (double)s.shape[i].batch * length;
+            double pass = (double)bench_eval_batch(device, s.shape[i].length) * length;
+
+            /* Turns, and memory: its warm-up, a step and its products twice. */
+            sum += step * (ROUNDS + 2 * warm_up + 3) + pass / 2 * (ROUNDS + warm_up + 1);
+        }
+    }
+    return sum;
+}
+
 bool speed_is_complete(const alibi_experiment *e, int evaluation)
 {
     const struct experiment_evaluation *v = &e->evaluation[evaluation];

@@ -41,10 +41,12 @@ static alibi_status check(const struct alibi_config *c, const struct position *p
 
     (void)c;
     if (o->buckets < 2 || o->buckets % 2 != 0)
-        return fail(ALIBI_USAGE, "t5-buckets %lld must be even and at least 2",
+        return fail(ALIBI_USAGE, "option 'buckets' of 't5' is %lld: it must be even and at least 2",
                     (long long)o->buckets);
     if (o->max_distance <= o->buckets / 2)
-        return fail(ALIBI_USAGE, "t5-max-distance %lld must be above %lld, half of t5-buckets",
+        return fail(ALIBI_USAGE,
+                    "option 'max-distance' of 't5' is %lld: it must be above %lld, half of its "
+                    "buckets",
                     (long long)o->max_distance, (long long)o->buckets / 2);
     return ALIBI_OK;
 }

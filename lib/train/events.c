@@ -6,6 +6,7 @@
 
 #include "eval/eval.h"
 #include "formats/formats.h"
+#include "text/tasks.h"
 #include "train/train.h"
 
 enum { PROMPT_TOKENS = 32, SAMPLE_TOKENS = 64 };
@@ -62,14 +63,18 @@ void events_validation(struct events *e, int64_t step, const struct validation *
 
 /* ---- samples */
 
-/* The first tokens of the validation split as text, from its first whole character on. */
+/* The first tokens of the validation split as text, from its first whole character on. In a mixture
+ * with tasks they are of its first text: tasks have no split. */
 static alibi_status find_prompt(struct text *prompt, const alibi_corpus *corpus, int64_t tokens)
 {
     const alibi_corpus *part = corpus_part(corpus, 0);
-    struct span span = corpus_span(part, ALIBI_VALID);
+    struct span span;
     int32_t ids[PROMPT_TOKENS];
     size_t broken = 0, length;
 
+    for (int i = 1; i < corpus_parts(corpus) && corpus_is_task(part); i++)
+        part = corpus_part(corpus, i);
+    span = corpus_span(part, ALIBI_VALID);
     if (span.count == 0)
         span = corpus_span(part, ALIBI_TRAIN);
     if (tokens > span.count)

@@ -168,13 +168,17 @@ has "with the cost of a stream" \
 has "with verdicts" '"verdict": "does not hold"' whole/results.json
 holds "a line per model, seed, evaluation and length" \
     test "$(grep -E '^(alibi|sinusoidal)-16,[12],' whole/results.csv |
-        grep -vcE ',(targets|tasks),')" = 18
+        grep -vcE ',(targets|tasks|cost),')" = 18
 holds "and one per series" \
     test "$(grep -cE '^(alibi|sinusoidal)-16,[12],.*,targets,' whole/results.csv)" = 60
 has "of a context, a condition and a kind" \
-    '^alibi-16,2,alibi,16,targets,targets,64,.*,swapped,repeats,,,,$' whole/results.csv
+    '^alibi-16,2,alibi,16,targets,targets,64,.*,swapped,repeats,{7}$' whole/results.csv
 has "and one per task and length" '^alibi-16,2,alibi,16,tasks,tasks,16,.*,latest,20,[0-9.e-]+,' \
     whole/results.csv
+holds "and one per cost, length and seed" \
+    test "$(grep -cE '^(alibi|sinusoidal)-16,[12],.*,cost,cost,' whole/results.csv)" = 24
+has "with its error" \
+    '^alibi-16,2,alibi,16,cost,cost,32,.*,,decode_seconds,[0-9.e-]+,[0-9.e-]+$' whole/results.csv
 has "the page has the scores of tasks" '<td class="score" style="--score:[0-9]+%">0\.' \
     whole/report.html
 has "by depth" '<th scope="row">80–100%</th>' whole/report.html
@@ -239,9 +243,13 @@ same_numbers "gives the same numbers" elsewhere
 
 # Other commands know such a folder.
 cp thin/report.html page
-check "the page again" "$ALIBI" report thin
-has "of what is unfinished" 'report.html .unfinished' stdout
+check "the page again" timeout 60 "$ALIBI" report thin --watch
+holds "of a run that did what --only asked for ends at once" \
+    test "$(cat stdout)" = "report: thin/report.html"
 holds "is the same" cmp -s thin/report.html page
+rm -r elsewhere/models/sinusoidal-16-seed-2
+check "of one that lacks a model" "$ALIBI" report elsewhere
+has "says so" 'report.html .unfinished' stdout
 check "inspect" "$ALIBI" inspect whole
 has "shows verdicts" '^  1 +holds: ALiBi trained at 16 holds at 64' stdout
 
@@ -453,7 +461,7 @@ has "their rules on the page" 'Protocol rolling\. First tokens: a document begin
     protocols/report.html
 has "and for programs" '"normaliser": "scored tokens; words and bytes of the documents"' \
     protocols/results.json
-has "and in the table" ',"a chunk begins with the begin or end token.*",scored tokens,,,,,,$' \
+has "and in the table" ',"a chunk begins with the begin or end token.*",scored tokens,{9}$' \
     protocols/results.csv
 as_eval() { # evaluation, eval's options
     "$ALIBI" eval protocols/models/alibi-seed-1 "${text[@]}" --split valid --quiet --json "${@:2}" |
@@ -503,11 +511,19 @@ cat > speed.json << 'END'
     ]
 }
 END
+check "its plan" "$ALIBI" reproduce speed.json --out costs --quiet --plan --time --json
+has "has time for them" '"speed_seconds": [0-9]' stdout
+check "and not if they are not selected" \
+    "$ALIBI" reproduce speed.json --out costs --quiet --plan --time --json --only alibi
+has "has none" '"speed_seconds": 0' stdout
 check "costs that are not selected" "$ALIBI" reproduce speed.json --out costs --quiet --only alibi
 holds "are not measured" test ! -e costs/speed.json
 check "an experiment of costs" "$ALIBI" reproduce speed.json --out costs --quiet --only speed
 has "prints speed and memory" '^sinusoidal +32 +[0-9.KM]+ ±.*% +[0-9.]+ [KM]iB' stdout
 has "judges them" '^1. does not hold: ' stdout
+has "results.csv has them, of no seed" \
+    '^alibi,,alibi,16,speed,speed,32,.*,,train_seconds,[0-9.e-]+,[0-9.e-]+$' costs/results.csv
+has "and the memory" '^alibi,,alibi,16,speed,speed,32,.*,,train_memory,[0-9]+.*,$' costs/results.csv
 holds "trains nothing" test -z "$(ls costs/models)"
 cp stdout table
 check "again" "$ALIBI" reproduce speed.json --out costs --quiet

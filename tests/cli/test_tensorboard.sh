@@ -17,6 +17,14 @@ check "a training writes into its own folder" \
     "$ALIBI" train "${tiny[@]}" --position learned --out own --tensorboard own
 check "which resumes" "$ALIBI" train --resume --out own --steps 8 --tensorboard own --quiet
 
+
+yes 'lorem lorem' | head -n 8000 > lines.txt
+check "a mixture that begins with a task" "$ALIBI" train --mix task:latest=0.5,lines.txt=0.5 \
+    "${tiny[@]:2}" --out mixed --tensorboard mixed
+grep -aqE '(lor|ore|rem).*»' mixed/events.out.tfevents.* &&
+    pass "has samples that continue its text" ||
+    fail "sample" "$(grep -a » mixed/events.out.tfevents.*)"
+
 for python in "$SOURCE/build/tensorboard/bin/python" python3; do
     "$python" -c 'import tensorboard' 2> /dev/null && break
     python=

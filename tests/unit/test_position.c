@@ -181,12 +181,12 @@ static void t5_options_that_make_no_buckets_are_named(void **state)
     (void)state;
     c.t5_buckets = 7;
     p = method_of(&c, "t5");
-    assert_fails(position_t5.check(&c, &p), ALIBI_USAGE, "t5-buckets 7");
+    assert_fails(position_t5.check(&c, &p), ALIBI_USAGE, "'buckets' of 't5' is 7");
     c.t5_buckets = 0;
     p = method_of(&c, "t5");
-    assert_fails(position_t5.check(&c, &p), ALIBI_USAGE, "t5-buckets 0");
+    assert_fails(position_t5.check(&c, &p), ALIBI_USAGE, "'buckets' of 't5' is 0");
     p = method_of(&c, "t5:buckets=32:max-distance=16");
-    assert_fails(position_t5.check(&c, &p), ALIBI_USAGE, "t5-max-distance 16");
+    assert_fails(position_t5.check(&c, &p), ALIBI_USAGE, "'max-distance' of 't5' is 16");
 }
 
 static void t5_learns_a_number_per_bucket_and_head(void **state)
