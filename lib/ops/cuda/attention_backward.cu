@@ -151,8 +151,14 @@ template <int MASK> struct walk {
         if (!p.kept.bits)
             return nearest - block;
         row = p.kept.row(head(p), tile);
-        for (int n = block + 1; n <= nearest; n++)
-            count += keys_are_kept(row, n);
+        for (int word = (block + 1) / 16; word <= nearest / 16; word++) {
+            uint32_t blocks = (row[word] | row[word] >> 1) & 0x55555555u; // a bit of two for each
+            if (word == (block + 1) / 16)
+                blocks &= ~0u << 2 * ((block + 1) % 16);
+            if (word == nearest / 16)
+                blocks &= ~0u >> (30 - 2 * (nearest % 16));
+            count += __popc(blocks);
+        }
         return count;
     }
 };

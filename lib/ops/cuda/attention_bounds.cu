@@ -88,10 +88,11 @@ struct decision {
 // query of a tile sees farthest back, the last one farthest ahead.
 __device__ void mark(const decision &d, int64_t head, int first_query, int first, int last)
 {
-    int rows = min(d.queries / ATTENTION_TILE, d.kept.rows - first_query / ATTENTION_TILE);
+    int first_row = max(first_query, 0) / ATTENTION_TILE;
+    int rows = min((first_query + d.queries) / ATTENTION_TILE, d.kept.rows) - first_row;
 
     for (int n = threadIdx.x; n < rows * (d.keys / ATTENTION_TILE); n += blockDim.x) {
-        int row = first_query / ATTENTION_TILE + n % rows, tile = first / ATTENTION_TILE + n / rows;
+        int row = first_row + n % rows, tile = first / ATTENTION_TILE + n / rows;
         int sees = d.s.past() + min((row + 1) * ATTENTION_TILE, d.s.Lq) - 1,
             oldest = d.s.first_key(d.s.past() + row * ATTENTION_TILE);
         if (tile <= last / ATTENTION_TILE && tile * ATTENTION_TILE <= sees &&
@@ -110,6 +111,8 @@ __device__ __forceinline__ void measure_queries(float *reach, float *own, const 
 
     for (int n = threadIdx.x / ROW_LANES; n < min(d.queries, s.Lq - first_query);
          n += blockDim.x / ROW_LANES) {
+        if (first_query + n < 0)
+            continue;
         const T *query = q.row(b, first_query + n, h),
                 *key = k.row(b, s.past() + first_query + n, s.key_head(h));
         float square = lanes_dot<PACKS>(query, query, s.D),
@@ -131,10 +134,11 @@ __global__ void __launch_bounds__(MOST_QUERIES)
     const attention_shape &s = d.s;
     int head = blockIdx.x / d.blocks, h = head % s.H, b = head / s.H, kv = s.key_head(h),
         me = threadIdx.x;
-    int first_query = blockIdx.x % d.blocks * d.queries;
-    int position = s.past() + first_query + me, nearest = s.past() + first_query;
-    int last_seen = min(nearest + d.queries - 1, s.Lk - 1), oldest = s.first_key(nearest);
-    bool here = first_query + me < s.Lq;
+    int first_query = first_of_block(s.Lq, d.queries, (int)blockIdx.x % d.blocks);
+    int position = s.past() + first_query + me, nearest = s.past() + max(first_query, 0);
+    int last_seen = min(s.past() + first_query + d.queries, s.Lk) - 1,
+        oldest = s.first_key(nearest);
+    bool here = first_query + me >= 0 && first_query + me < s.Lq;
     float skipped = 0.0f; // of this query's weight, at most
 
     measure_queries<T, PACKS>(reach, own, d, q, k, first_query, b, h);

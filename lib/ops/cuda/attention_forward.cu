@@ -108,6 +108,7 @@ struct forward_params {
     struct gate_offsets gates;
     struct kept_tiles kept;
     int blocks, items; // query blocks per head; of all heads
+    int *taken;        // items that have begun, beside the first of each block of threads
     struct weight_mask mask;
 };
 
@@ -116,6 +117,7 @@ template <int D> struct forward_smem {
     bf16 k[STAGES][D / PANEL][BLOCK_KEYS][PANEL];
     bf16 v[STAGES][D / PANEL][BLOCK_KEYS][PANEL];
     mbarrier q_full, q_empty, k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
+    int next; // item after that whose Q is here
 };
 
 // Dynamic shared memory begins at a multiple of 16 bytes only.
@@ -143,15 +145,15 @@ template <int D, int MASK> struct item {
 
         b = head / p.s.H;
         h = head % p.s.H;
-        first = block * QUERIES;
+        first = first_of_block(p.s.Lq, QUERIES, block);
         last_block = min(p.s.past() + first + QUERIES - 1, p.s.Lk - 1) / BLOCK_KEYS;
         kept = NULL;
+        int end = min((first + QUERIES) / ATTENTION_TILE, p.kept.rows); // of its query tiles
         if (p.kept.bits)
-            kept = p.kept.row(head, min((first + QUERIES) / ATTENTION_TILE, p.kept.rows) - 1);
+            kept = p.kept.row(head, end - 1);
         if (MASK >= WINDOW) {
-            int tile = first / ATTENTION_TILE;
-            first_block = p.s.first_key(p.s.past() + first) / BLOCK_KEYS;
-            rows = min(QUERIES / ATTENTION_TILE, p.kept.rows - tile);
+            first_block = p.s.first_key(p.s.past() + max(first, 0)) / BLOCK_KEYS;
+            rows = end - max(first, 0) / ATTENTION_TILE;
             words = p.kept.words;
         }
     }
@@ -159,17 +161,21 @@ template <int D, int MASK> struct item {
     // The next key block to visit, from n downwards; -1: none. Producer and consumers walk alike.
     __device__ __forceinline__ int next(int n) const
     {
-        if constexpr (MASK == CAUSAL) {
-            while (n >= 0 && !keys_are_kept(kept, n))
-                n--;
-            return n;
-        } else {
+        if constexpr (MASK >= WINDOW) { // it is short
             for (; n >= first_block; n--)
                 for (int row = 0; row < rows; row++)
                     if (keys_are_kept(kept ? kept - row * words : NULL, n))
                         return n;
             return -1;
+        } else if (kept) {
+            int tile = 2 * n + 1;
+            uint32_t mask = ~0u >> (31 - (tile & 31)); // the tiles of this word up to n
+            for (int word = tile >> 5; word >= 0; word--, mask = ~0u)
+                if (uint32_t bits = kept[word] & mask)
+                    return (32 * word + 31 - __clz(bits)) / 2;
+            return -1;
         }
+        return n;
     }
 };
 
@@ -185,17 +191,21 @@ __device__ __forceinline__ void load_tile(bf16 (*to)[ROWS][PANEL], const CUtenso
         tma_load(to[panel], map, full, panel * PANEL, h, l, b);
 }
 
-// One thread. K and V have barriers of their own: S of a tile can start before V has arrived.
+// One thread. K and V have barriers of their own: S of a tile can start before V has arrived. Blocks
+// of threads take items as they get free, since items differ in length: by a fixed order some would
+// have half as much to do as others. The item after this one is published with Q of this one.
 template <int D, int MASK>
 __device__ __forceinline__ void produce_tiles(const forward_params &p, forward_smem<D> *smem)
 {
     pipeline_state<STAGES> t = { 0, PRODUCER_PARITY };
     uint32_t q_parity = PRODUCER_PARITY;
 
-    for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
+    for (int index = blockIdx.x, next; index < p.items; index = next) {
         item<D, MASK> w(p, index);
         int kv = p.s.key_head(w.h);
+        next = gridDim.x + atomicAdd(p.taken, 1);
         mbarrier_wait(&smem->q_empty, q_parity);
+        smem->next = next;
         load_tile<D>(smem->q, &p.q, &smem->q_full, w.h, w.first, w.b);
         q_parity ^= 1;
         for (int n = w.next(w.last_block); n >= 0; n = w.next(n - 1)) {
@@ -273,8 +283,9 @@ __device__ __forceinline__ void start_from_gates(fragment<D> &f, const forward_p
     const float *__restrict__ offsets =
         p.gates.at + ((int64_t)b * p.s.G + h) * p.gates.length + first_key + f.column;
     float inverse = 1.0f / p.s.scale;
-    float upper = p.s.gates(b, h, min(f.row, p.s.Lk - 1), first_key) * inverse,
-          lower = p.s.gates(b, h, min(f.row + 8, p.s.Lk - 1), first_key) * inverse;
+    int last = p.s.Lk - 1;
+    float upper = p.s.gates(b, h, min(max(f.row, 0), last), first_key) * inverse,
+          lower = p.s.gates(b, h, min(max(f.row + 8, 0), last), first_key) * inverse;
 
 #pragma unroll
     for (int i = 0; i < BLOCK_KEYS / 2; i += 4) {
@@ -467,7 +478,7 @@ __device__ __forceinline__ void write_rows(fragment<D> &f, const forward_params 
         float sum = f.l[half];
         sum += __shfl_xor_sync(0xffffffffu, sum, 1);
         sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-        if (i >= p.s.Lq)
+        if (i < 0 || i >= p.s.Lq)
             continue;
         float inverse = (MASK == DROPOUT ? p.mask.mask.kept : 1.0f) / sum;
         bf16 *to = p.y.row(w.b, i, w.h);
@@ -493,7 +504,7 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
 
     f.column = lane % 4 * 2;
     ping_pong<D>::begin(group);
-    for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
+    for (int index = blockIdx.x, next; index < p.items; index = next) {
         item<D, MASK> w(p, index);
         float step = p.s.kind == BIAS_LINEAR ? p.s.values[w.h] / p.s.scale : 0.0f;
         const float *table = START == FROM_TABLE ? p.table.row(w.h) : NULL;
@@ -505,6 +516,7 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
         f.l[0] = f.l[1] = 0.0f;
         mbarrier_wait(&smem->q_full, q_parity);
         q_parity ^= 1;
+        next = smem->next;
 
         // Prologue: S and softmax of the nearest key block. It holds the diagonal, so it is never
         // skipped.
@@ -606,6 +618,9 @@ alibi_status launch_forward(struct context *c, const struct attention_args *a, f
     TRY_RETURN(make_tensor_map(&p.q, a->q, config<D>::QUERIES));
     TRY_RETURN(make_tensor_map(&p.k, a->k, BLOCK_KEYS));
     TRY_RETURN(make_tensor_map(&p.v, a->v, BLOCK_KEYS));
+    TRY_RETURN(cuda_scratch(c, SCRATCH_TURNS, sizeof *p.taken, (void **)&p.taken));
+    TRY_RETURN(cuda_check(cudaMemsetAsync(p.taken, 0, sizeof *p.taken, c->stream),
+                          "attention forward"));
     return launch(c, "attention forward", kernel, grid, config<D>::THREADS, forward_smem_bytes<D>,
                   p);
 }

@@ -40,7 +40,7 @@ enum scratch_place {
     SCRATCH_QUERIES, /* attention backward: dQ in fp32; then weights and gradients of sinks */
     SCRATCH_ROWS,    /* attention backward: delta, one number per query and head */
     SCRATCH_NORMS,   /* norms of key tiles */
-    SCRATCH_TURNS,   /* attention backward: whose turn it is to add to a tile of dQ; the ticket */
+    SCRATCH_TURNS,   /* attention: items taken; backward: whose turn it is to add to a tile of dQ */
     SCRATCH_BIAS,    /* attention: tables of biases; backward: partial gradients of the bias */
     SCRATCH_KEPT,    /* which key tiles attention uses */
     SCRATCH_PARTS,   /* decoding: results over parts of the keys */
