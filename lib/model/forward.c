@@ -37,7 +37,8 @@ static alibi_status linear(struct workspace *w, const struct pass *p, struct ten
                                                                  .x = x,
                                                                  .weight = value_of(m, weight),
                                                                  .bias = value_of(m, bias),
-                                                                 .decoding = p->decoding });
+                                                                 .decoding = p->decoding,
+                                                                 .room = w->activations.room });
 }
 
 /* ---- norms */
@@ -133,19 +134,15 @@ alibi_status embed_rows(struct workspace *w, const struct pass *p, struct tensor
                                   .scale = m->config.embedding_scale });
 }
 
-static alibi_status embed(struct workspace *w, const struct pass *p, const int32_t *tokens)
+static alibi_status embed(struct workspace *w, const struct pass *p)
 {
     const struct model *m = w->model;
     const struct ops *ops = m->device->ops;
     struct activations *a = &w->activations;
     struct tensor x = a->layers[0].x;
 
-    if (m->clusters > 0) {
-        TRY_RETURN(adaptive_embed(w, p, tokens));
-    } else {
-        TRY_RETURN(ops->upload(m->device, a->tokens, tokens));
+    if (m->clusters == 0)
         TRY_RETURN(embed_rows(w, p, a->tokens, value_of(m, m->embedding)));
-    }
     if (m->embedding_norm >= 0)
         TRY_RETURN(norm_alone(w, embedding_norm(w), x, a->embedded));
     if (p->drop.p > 0)
@@ -191,7 +188,8 @@ alibi_status widen(struct workspace *w, const struct pass *p, int64_t n)
                                                      .x = w->activations.normed,
                                                      .weight = value_of(m, b->up),
                                                      .bias = value_of(m, b->up_bias),
-                                                     .decoding = p->decoding });
+                                                     .decoding = p->decoding,
+                                                     .room = w->activations.room });
 }
 
 static alibi_status feed_forward(struct workspace *w, const struct pass *p, int64_t n)
@@ -208,12 +206,11 @@ static alibi_status feed_forward(struct workspace *w, const struct pass *p, int6
                 last ? final_norm(w) : attention_norm(w, n + 1));
 }
 
-alibi_status forward(struct workspace *w, const struct pass *p, const int32_t *tokens)
+static alibi_status walk(struct workspace *w, const struct pass *p)
 {
     const struct pass_settings *s = &w->settings;
 
-    TRY_RETURN(tables_prepare(w->tables, w->model, p->start + p->L));
-    TRY_RETURN(embed(w, p, tokens));
+    TRY_RETURN(embed(w, p));
     TRY_RETURN(enter_block(w, 0));
     for (int64_t n = 0; n < w->model->config.layers; n++) {
         if (alibi_stop_requested(s->stop) || alibi_stop_requested(s->cancel))
@@ -224,4 +221,56 @@ alibi_status forward(struct workspace *w, const struct pass *p, const int32_t *t
             s->layer_done(s->user, n + 1);
     }
     return ALIBI_OK;
+}
+
+/* ---- steps of decoding, recorded */
+
+/* Whether a step is the same work as the one before: not if the host takes part in it. */
+static bool repeats(const struct workspace *w, const struct pass *p)
+{
+    const struct model *m = w->model;
+
+    if (!m->device->ops->replay || !p->slots || m->clusters > 0 || w->settings.record ||
+        w->settings.layer_done)
+        return false;
+    for (int64_t n = 0; n < m->config.layers; n++) {
+        bool ring_of_gates = m->blocks[n].gate >= 0 && cache_window(p->cache, n) > 0;
+
+        if (ring_of_gates || cache_score_limit(p->cache, n) > 0)
+            return false;
+        for (int64_t b = 0; b < p->B; b++)
+            if (p->lengths[b] <= model_position(m, n)->sinks)
+                return false;
+    }
+    return true;
+}
+
+static alibi_status walk_again(struct workspace *w, const struct pass *p)
+{
+    struct device *dev = w->model->device;
+    enum replay how;
+    alibi_status status;
+
+    TRY_RETURN(dev->ops->replay(dev, (struct work_key){ w, p->cache, p->B }, &how));
+    if (how == REPLAY_DONE)
+        return ALIBI_OK;
+    status = walk(w, p);
+    if (how == REPLAY_RECORD) {
+        TRY_RETURN(dev->ops->replay_end(dev, status, &how));
+        if (how == REPLAY_NONE)
+            status = walk(w, p);
+    }
+    return status;
+}
+
+alibi_status forward(struct workspace *w, const struct pass *p, const int32_t *tokens)
+{
+    const struct model *m = w->model;
+
+    TRY_RETURN(tables_prepare(w->tables, m, p->start + p->L));
+    if (m->clusters > 0)
+        TRY_RETURN(adaptive_embed(w, p, tokens));
+    else
+        TRY_RETURN(m->device->ops->upload(m->device, w->activations.tokens, tokens));
+    return repeats(w, p) ? walk_again(w, p) : walk(w, p);
 }

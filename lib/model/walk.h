@@ -77,6 +77,7 @@ struct adaptive {
 
 struct activations {
     int64_t B, L; /* of the present layout; 0: none */
+    int64_t room; /* rows that they have memory for, see linear_args */
     bool training;
     void *buffer;
     size_t bytes;

@@ -50,6 +50,7 @@ static struct tensor take_1(struct arena *a, enum dtype type, int64_t count)
 struct sizes {
     enum dtype type, sums; /* of activations; of statistics and losses */
     int64_t B, L, rows, C, F, V, H;
+    int64_t room;    /* rows that activations have memory for, see linear_args */
     int64_t qkv, up; /* widths of the fused projections */
     int64_t heads;   /* width of normed queries and keys, 0: none */
     int64_t gates;   /* of the layer that has most */
@@ -61,12 +62,14 @@ static struct sizes sizes_of(const struct workspace *w, int64_t B, int64_t L)
 {
     const struct model *m = w->model;
     const struct alibi_config *c = &m->config;
+    int64_t least = L == 1 ? m->device->ops->traits.decode_rows : 0;
 
     return (struct sizes){ .type = m->type,
                            .sums = dtype_sums(m->type),
                            .B = B,
                            .L = L,
                            .rows = B * L,
+                           .room = B * L > least ? B * L : least,
                            .C = c->width,
                            .F = c->ff_width,
                            .V = c->vocab,
@@ -79,21 +82,29 @@ static struct sizes sizes_of(const struct workspace *w, int64_t B, int64_t L)
                            .records = w->settings.skip > 0 };
 }
 
+static struct tensor take_rows(struct arena *a, const struct sizes *s, int64_t columns)
+{
+    struct tensor t = take(a, s->type, s->room, columns);
+
+    t.shape[0] = s->rows;
+    return t;
+}
+
 static void layout_attention(struct arena *a, struct layer *l, const struct sizes *s)
 {
-    l->qkv = take(a, s->type, s->rows, s->qkv);
-    l->attended = take(a, s->type, s->rows, s->C);
+    l->qkv = take_rows(a, s, s->qkv);
+    l->attended = take_rows(a, s, s->C);
     l->lse = tensor_3(take(a, s->sums, s->B * s->H, s->L).data, s->sums, s->B, s->H, s->L);
     l->kept = tensor_none();
     if (s->gates > 0) {
-        l->z = take(a, s->type, s->rows, s->gates);
+        l->z = take_rows(a, s, s->gates);
         l->gates = take(a, s->sums, 2 * s->B * s->gates, s->L);
     }
 }
 
 static struct tensor take_heads(struct arena *a, const struct sizes *s)
 {
-    return s->heads > 0 ? take(a, s->type, s->rows, s->heads) : tensor_none();
+    return s->heads > 0 ? take_rows(a, s, s->heads) : tensor_none();
 }
 
 static void layout_statistics(struct arena *a, struct layer *l, const struct sizes *s)
@@ -109,13 +120,13 @@ static void layout_costly(struct arena *a, struct layer *l, const struct sizes *
 {
     int64_t tiles = attention_tiles(s->L), words = attention_kept_words(s->L);
 
-    l->middle = take(a, s->type, s->rows, s->C);
+    l->middle = take_rows(a, s, s->C);
     layout_statistics(a, l, s);
     layout_attention(a, l, s);
     if (s->records)
         l->kept = tensor_4(take(a, DTYPE_I32, s->B * s->H * tiles, words).data, DTYPE_I32, s->B,
                            s->H, tiles, words);
-    l->up = take(a, s->type, s->rows, s->up);
+    l->up = take_rows(a, s, s->up);
 }
 
 /* What adaptive.c needs from the beginning to the end of a pass. */
@@ -167,7 +178,7 @@ static void layout_training(struct arena *a, struct workspace *w, const struct s
     if (recompute == ALIBI_RECOMPUTE_BLOCK)
         layout_costly(a, &shared, s);
     if (recompute != ALIBI_RECOMPUTE_NONE)
-        shared.activated = take(a, s->type, s->rows, s->F);
+        shared.activated = take_rows(a, s, s->F);
 
     /* Kept for the backward pass. */
     begin = a->used;
@@ -175,28 +186,28 @@ static void layout_training(struct arena *a, struct workspace *w, const struct s
         struct layer *l = &x->layers[n];
 
         *l = shared;
-        l->x = take(a, s->type, s->rows, s->C);
+        l->x = take_rows(a, s, s->C);
         if (recompute != ALIBI_RECOMPUTE_BLOCK)
             layout_costly(a, l, s);
         if (recompute == ALIBI_RECOMPUTE_NONE)
-            l->activated = take(a, s->type, s->rows, s->F);
+            l->activated = take_rows(a, s, s->F);
     }
-    x->x = take(a, s->type, s->rows, s->C);
-    x->embedded = w->model->embedding_norm >= 0 ? take(a, s->type, s->rows, s->C) : x->layers[0].x;
+    x->x = take_rows(a, s, s->C);
+    x->embedded = w->model->embedding_norm >= 0 ? take_rows(a, s, s->C) : x->layers[0].x;
     a->kept = a->used - begin;
 
     /* Reused by every layer. */
-    x->normed = take(a, s->type, s->rows, s->C);
-    x->dx = take(a, s->type, s->rows, s->C);
-    x->dnorm = x->branch = take(a, s->type, s->rows, s->C);
-    x->dblock = w->model->config.parallel ? take(a, s->type, s->rows, s->C) : tensor_none();
+    x->normed = take_rows(a, s, s->C);
+    x->dx = take_rows(a, s, s->C);
+    x->dnorm = x->branch = take_rows(a, s, s->C);
+    x->dblock = w->model->config.parallel ? take_rows(a, s, s->C) : tensor_none();
     wide = a->used;
-    x->dqkv = take(a, s->type, s->rows, s->qkv);
-    x->dattended = take(a, s->type, s->rows, s->C);
+    x->dqkv = take_rows(a, s, s->qkv);
+    x->dattended = take_rows(a, s, s->C);
     x->heads = take_heads(a, s);
     x->dgates = take(a, s->sums, s->B * s->gates, s->L);
     a->used = wide;
-    x->dactivated = take(a, s->type, s->rows, s->F);
+    x->dactivated = take_rows(a, s, s->F);
     layout_ends(a, w, s, wide);
     x->slots = x->lengths = tensor_none();
 }
@@ -210,16 +221,16 @@ static void layout_inference(struct arena *a, struct workspace *w, const struct 
 
     x->slots = take_1(a, DTYPE_I32, s->B);
     x->lengths = take_1(a, DTYPE_I32, (1 + 2 * w->model->pattern.kinds) * s->B);
-    l.x = l.middle = take(a, s->type, s->rows, s->C);
-    x->normed = take(a, s->type, s->rows, s->C);
-    x->branch = take(a, s->type, s->rows, s->C);
+    l.x = l.middle = take_rows(a, s, s->C);
+    x->normed = take_rows(a, s, s->C);
+    x->branch = take_rows(a, s, s->C);
     layout_statistics(a, &l, s);
     wide = a->used;
     layout_attention(a, &l, s);
     x->heads = take_heads(a, s);
     a->used = wide;
-    l.up = take(a, s->type, s->rows, s->up);
-    l.activated = take(a, s->type, s->rows, s->F);
+    l.up = take_rows(a, s, s->up);
+    l.activated = take_rows(a, s, s->F);
     layout_ends(a, w, s, wide);
     for (int64_t n = 0; n < w->model->config.layers; n++)
         x->layers[n] = l;
@@ -242,6 +253,7 @@ static void lay_out(struct arena *a, struct workspace *w, int64_t B, int64_t L, 
         return;
     }
     s = sizes_of(w, B, L);
+    x->room = s.room;
     x->tokens = take(a, DTYPE_I32, s.B, s.L);
     x->targets = take_1(a, DTYPE_I32, s.rows);
     x->nll = take_1(a, s.sums, s.rows);

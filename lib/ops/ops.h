@@ -42,6 +42,7 @@ struct device_traits {
     int64_t row_multiple;   /* of products whose rows vary: fewer shapes to choose kernels for */
     int64_t batch_tokens;   /* of a batch of an evaluation */
     int64_t prefill_tokens; /* of a prompt */
+    int64_t decode_rows;    /* of a product in decoding: room for so many saves copies; 0: any */
     int warm_up_steps;      /* until its products are tuned, before steps are timed */
     int timed_calls;        /* between two waits, so that waiting does not count */
     bool times_parts;       /* read_parts has something to tell */
@@ -84,6 +85,26 @@ struct device_part {
     int64_t calls;
 };
 typedef alibi_status read_parts_fn(struct device *dev, struct device_part *parts, int *count);
+
+/* ---- work that repeats
+ *
+ * A step of decoding calls the same operations with the same tensors again and again: tokens and
+ * lengths are numbers in device memory. A device may record the calls of such a piece of work and
+ * run them as one from then on. The caller promises that the work of a key is always the same,
+ * unless a buffer of the device was freed since, and that it neither moves numbers between host and
+ * device nor makes or frees buffers. */
+struct work_key {
+    const void *workspace, *cache;
+    int64_t rows;
+};
+enum replay {
+    REPLAY_NONE,   /* call the operations */
+    REPLAY_RECORD, /* call them, then replay_end(), which runs them */
+    REPLAY_DONE,   /* nothing is left to do */
+};
+typedef alibi_status replay_fn(struct device *dev, struct work_key key, enum replay *how);
+/* `status`: that of the operations. *how is REPLAY_NONE if they could not be recorded. */
+typedef alibi_status replay_end_fn(struct device *dev, alibi_status status, enum replay *how);
 
 /* ---- operands that several operations share */
 
@@ -155,14 +176,16 @@ typedef alibi_status embedding_fn(struct device *dev, const struct embedding_arg
  * Each of dx, dweight and dbias may be absent; without dweight, backward does not read x.
  *
  * decoding: a row of y has the same bits whatever the number of rows in the call, and few rows
- * stream the weights from memory once for all of them. Without it a product may take whichever
- * order of sums is fastest for its shape. */
+ * stream the weights from memory once for all of them. x and y may have memory for more rows than
+ * are in the call, `room` in all: what is in the others does not matter, and is lost. Without
+ * decoding a product may take whichever order of sums is fastest for its shape. */
 struct linear_args {
     struct tensor y;      /* [rows, out] */
     struct tensor x;      /* [rows, in] */
     struct tensor weight; /* [out, in] */
     struct tensor bias;   /* [out]; may be absent */
     bool decoding;
+    int64_t room;                         /* decoding; 0: no more than there are rows */
     struct tensor dy, dx, dweight, dbias; /* dweight, dbias S */
 };
 typedef alibi_status linear_fn(struct device *dev, const struct linear_args *a);
@@ -183,10 +206,11 @@ typedef alibi_status linear_fn(struct device *dev, const struct linear_args *a);
 struct linear_activation_args {
     int kind; /* enum alibi_activation */
     struct tensor activated, up;
-    struct tensor weight;         /* forward: [F or 2F, in]; backward: [out, F] */
-    struct tensor x;              /* forward: [rows, in] */
-    struct tensor bias;           /* forward; may be absent */
-    bool decoding;                /* forward, as in linear_args */
+    struct tensor weight; /* forward: [F or 2F, in]; backward: [out, F] */
+    struct tensor x;      /* forward: [rows, in] */
+    struct tensor bias;   /* forward; may be absent */
+    bool decoding;        /* forward, as in linear_args; x and up have the room */
+    int64_t room;
     struct dropout dropout;       /* on activated */
     struct tensor dy;             /* backward: [rows, out] */
     struct tensor dup, scratch;   /* scratch [rows, F] */
@@ -616,6 +640,8 @@ struct ops {
     reset_peak_fn *reset_peak;
     workspace_fn *workspace;
     read_parts_fn *read_parts;
+    replay_fn *replay; /* NULL: nothing is recorded */
+    replay_end_fn *replay_end;
     buffer_new_fn *buffer_new;
     buffer_free_fn *buffer_free;
     upload_fn *upload;

@@ -485,6 +485,61 @@ static void sequences_with_clusters_get_the_bits_they_get_alone(void **state)
     end();
 }
 
+static void ignore_layer(void *user, int64_t layers)
+{
+    (void)user;
+    (void)layers;
+}
+
+/* The same steps twice, while caches grow, batches change and a prompt comes in between. A step
+ * that calls back after each layer is never recorded. */
+static void check_recorded_steps(struct model *m)
+{
+    enum { SLOTS = 3, STEPS_EACH = 90, PROMPT = 20 };
+    static int32_t tokens[STEPS_EACH * SLOTS], prompt[PROMPT];
+    static float recorded[SLOTS * VOCAB], called[SLOTS * VOCAB];
+    static const struct pass_settings settings[2] = { { .skip = 0 },
+                                                      { .layer_done = ignore_layer } };
+    struct workspace *w[2] = { NULL, NULL };
+    struct cache *cache[2] = { NULL, NULL };
+
+    draw_tokens(tokens, STEPS_EACH * SLOTS, 31);
+    draw_tokens(prompt, PROMPT, 32);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(workspace_new(&w[i], m, &settings[i]));
+        assert_ok(cache_new(&cache[i], m, SLOTS, (struct cache_window){ 0 }));
+    }
+    for (int n = 0; n < STEPS_EACH; n++) {
+        int32_t slots[SLOTS] = { 2, 0, 1 };
+        int64_t count = n % 9 < 6 ? SLOTS : 1;
+        for (int i = 0; i < 2; i++) {
+            if (n == 50)
+                assert_ok(model_extend(w[i], cache[i], 1, prompt, PROMPT));
+            assert_ok(model_step(w[i], cache[i], slots, tokens + n * SLOTS, count));
+            assert_ok(model_read_logits(w[i], 0, count, i == 0 ? recorded : called));
+        }
+        assert_memory_equal(recorded, called, (size_t)(count * VOCAB) * sizeof *called);
+    }
+    for (int i = 0; i < 2; i++) {
+        cache_free(cache[i]);
+        workspace_free(w[i]);
+    }
+}
+
+static void recorded_steps_have_the_bits_of_steps_that_are_not(void **state)
+{
+    (void)state;
+    start();
+    for (int i = 0; position_number(i); i++) {
+        struct model *m =
+            new_model(small_config(position_number(i)), &gpu, i % 2 ? DTYPE_F32 : DTYPE_BF16);
+
+        check_recorded_steps(m);
+        model_free(m);
+    }
+    end();
+}
+
 /* ---- training */
 
 enum { STEPS = 200, SMOOTHED = 20 };
@@ -639,6 +694,7 @@ int main(void)
         cmocka_unit_test(skipping_leaves_losses_and_gradients_as_they_are),
         cmocka_unit_test(decoding_equals_the_full_forward_for_every_method),
         cmocka_unit_test(sequences_with_clusters_get_the_bits_they_get_alone),
+        cmocka_unit_test(recorded_steps_have_the_bits_of_steps_that_are_not),
         cmocka_unit_test(training_twice_from_the_same_seed_gives_the_same_bits),
         cmocka_unit_test(training_follows_the_loss_of_the_cpu),
     };

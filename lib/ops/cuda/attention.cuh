@@ -110,9 +110,9 @@ __device__ __forceinline__ bool tile_is_kept(const uint32_t *row, int key_tile)
 // Keys per block of the wgmma kernels: a pair of tiles, whose bits are in one word.
 enum { BLOCK_KEYS = 128 };
 
-// The first query of a block of the wgmma kernels and of decide_tiles(), a multiple of a tile. Blocks
-// end with the last query, so that one that is not full comes first, where there are few keys;
-// below 0 there are no queries.
+// The first query of a block of the wgmma kernels and of decide_tiles(), a multiple of a tile.
+// Blocks end with the last query, so that one that is not full comes first, where there are few
+// keys; below 0 there are no queries.
 __host__ __device__ __forceinline__ int first_of_block(int Lq, int queries, int block)
 {
     int missing = (Lq + queries - 1) / queries * queries - Lq;

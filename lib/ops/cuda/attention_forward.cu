@@ -191,9 +191,10 @@ __device__ __forceinline__ void load_tile(bf16 (*to)[ROWS][PANEL], const CUtenso
         tma_load(to[panel], map, full, panel * PANEL, h, l, b);
 }
 
-// One thread. K and V have barriers of their own: S of a tile can start before V has arrived. Blocks
-// of threads take items as they get free, since items differ in length: by a fixed order some would
-// have half as much to do as others. The item after this one is published with Q of this one.
+// One thread. K and V have barriers of their own: S of a tile can start before V has arrived.
+// Blocks of threads take items as they get free, since items differ in length: by a fixed order
+// some would have half as much to do as others. The item after this one is published with Q of this
+// one.
 template <int D, int MASK>
 __device__ __forceinline__ void produce_tiles(const forward_params &p, forward_smem<D> *smem)
 {
@@ -619,8 +620,8 @@ alibi_status launch_forward(struct context *c, const struct attention_args *a, f
     TRY_RETURN(make_tensor_map(&p.k, a->k, BLOCK_KEYS));
     TRY_RETURN(make_tensor_map(&p.v, a->v, BLOCK_KEYS));
     TRY_RETURN(cuda_scratch(c, SCRATCH_TURNS, sizeof *p.taken, (void **)&p.taken));
-    TRY_RETURN(cuda_check(cudaMemsetAsync(p.taken, 0, sizeof *p.taken, c->stream),
-                          "attention forward"));
+    TRY_RETURN(
+        cuda_check(cudaMemsetAsync(p.taken, 0, sizeof *p.taken, c->stream), "attention forward"));
     return launch(c, "attention forward", kernel, grid, config<D>::THREADS, forward_smem_bytes<D>,
                   p);
 }

@@ -55,6 +55,8 @@ enum {
     BLAS_WORKSPACE = 64 << 20, /* bytes; larger than the L2 cache, see linear.cu */
     STAGING_BYTES = 16 << 20,  /* page-locked host memory */
     PLAN_BUCKETS = 256,        /* of the hash table of linear.cu */
+    DECODE_ROWS = 32,          /* of every product in decoding */
+    REPLAYS = 8,               /* pieces of work that replay.c keeps */
 };
 
 /* The autotuner of linear.cu tries a product's algorithms when the product has run `after` times
@@ -70,6 +72,15 @@ enum { AUTOTUNE_AFTER = 24 };
 struct cuda_plan;   /* linear.cu */
 struct cuda_parts;  /* parts.c */
 struct cuda_buffer; /* device.c */
+
+/* A piece of work, see replay.c. */
+struct cuda_replay {
+    struct work_key key;
+    uint64_t frees;        /* as of context.frees: memory that is gone makes it invalid */
+    int64_t calls;         /* under this key */
+    int64_t last;          /* number of the last call, of all */
+    cudaGraphExec_t graph; /* NULL: not recorded */
+};
 
 struct context {
     const struct cuda_host *host;
@@ -94,6 +105,12 @@ struct context {
     struct cuda_buffer *buffers; /* given out and not yet freed, in no order */
     size_t buffer_count, buffer_capacity;
     size_t used, peak;
+    uint64_t frees; /* of buffers and scratch memory so far */
+    struct {
+        struct cuda_replay work[REPLAYS], *recording;
+        int64_t calls;
+        bool off; /* work could not be recorded once */
+    } replay;
     struct cuda_parts *parts; /* NULL: times were never asked for */
 };
 
@@ -106,7 +123,8 @@ struct context *cuda_of(struct device *dev);
 void cuda_part(struct context *c, const char *name);
 void cuda_part_end(struct context *c);
 void cuda_parts_free(struct context *c);
-void cuda_plans_free(struct context *c); /* linear.cu */
+void cuda_plans_free(struct context *c);   /* linear.cu */
+void cuda_replays_free(struct context *c); /* replay.c */
 
 /* The product of the factors; SIZE_MAX, which no device has, if it overflows. */
 static inline size_t cuda_bytes(const int64_t *factors, int count)
@@ -158,6 +176,8 @@ memory_fn cuda_memory;
 reset_peak_fn cuda_reset_peak;
 workspace_fn cuda_workspace;
 read_parts_fn cuda_read_parts;
+replay_fn cuda_replay;
+replay_end_fn cuda_replay_end;
 buffer_new_fn cuda_buffer_new;
 buffer_free_fn cuda_buffer_free;
 upload_fn cuda_upload;

@@ -120,6 +120,7 @@ void cuda_free(struct context *c, void *buffer, size_t bytes)
     cudaStreamSynchronize(c->stream);
     cudaFree(buffer);
     c->used -= bytes;
+    c->frees++;
 }
 
 alibi_status cuda_buffer_new(struct device *dev, void **out, size_t bytes, const char *what)
@@ -402,6 +403,7 @@ static void close_state(struct context *c)
         cudaStreamSynchronize(c->stream);
     cuda_parts_free(c);
     cuda_plans_free(c);
+    cuda_replays_free(c);
     for (size_t i = 0; i < c->buffer_count; i++)
         cudaFree(c->buffers[i].at);
     free(c->buffers);
@@ -476,6 +478,7 @@ const struct ops cuda_ops = {
                 .row_multiple = 128,
                 .batch_tokens = 32768,
                 .prefill_tokens = 4096,
+                .decode_rows = DECODE_ROWS,
                 .warm_up_steps = 8, /* the autotuner tries products within these */
                 .timed_calls = 10,
                 .times_parts = true },
@@ -486,6 +489,8 @@ const struct ops cuda_ops = {
     .reset_peak = cuda_reset_peak,
     .workspace = cuda_workspace,
     .read_parts = cuda_read_parts,
+    .replay = cuda_replay,
+    .replay_end = cuda_replay_end,
     .buffer_new = cuda_buffer_new,
     .buffer_free = cuda_buffer_free,
     .upload = cuda_upload,

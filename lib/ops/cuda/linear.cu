@@ -22,7 +22,7 @@
 // bit.
 //
 // Decoding. A row must have the same bits whatever else is in the batch, so all products of
-// decoding have exactly DECODE_ROWS rows (padded in scratch memory), one plan per weight, and no
+// decoding have exactly DECODE_ROWS rows (padded if there are fewer), one plan per weight, and no
 // autotuning. The weights are read once for up to DECODE_ROWS rows.
 //
 // bf16 products apply GELU (the tanh form) to their fp32 sums before rounding. Its derivative is
@@ -34,9 +34,8 @@
 #include "ops/cuda/launch.cuh"
 
 enum {
-    ALGORITHMS = 8,   // that the autotuner tries
-    TIMED_RUNS = 3,   // of each; the fastest counts
-    DECODE_ROWS = 32, // of every product in decoding
+    ALGORITHMS = 8, // that the autotuner tries
+    TIMED_RUNS = 3, // of each; the fastest counts
 };
 
 // What a plan depends on. Every byte is set, so keys are compared as bytes.
@@ -451,9 +450,9 @@ alibi_status forward(struct context *c, struct tensor y, struct tensor x, struct
     return cuda_add_bias(c, y, bias);
 }
 
-// DECODE_ROWS rows at a time. A batch that is not of that size, or not aligned like scratch memory,
-// goes through scratch memory: the plan, and with it the bits, must not depend on either. Rows do
-// not mix in a product, so the padding may hold anything.
+// DECODE_ROWS rows at a time. A batch that has no room for that many, or is not aligned like
+// scratch memory, goes through scratch memory: the plan, and with it the bits, must not depend on
+// either. Rows do not mix in a product, so the padding may hold anything.
 alibi_status forward_decoding(struct context *c, const struct linear_args *a)
 {
     const int64_t rows = a->x.shape[0], in = a->x.shape[1], out = a->y.shape[1];
@@ -465,10 +464,10 @@ alibi_status forward_decoding(struct context *c, const struct linear_args *a)
     y32 = tensor_2(tensor_at(x32, DECODE_ROWS * ceil_div(in, 8) * 8), a->y.type, DECODE_ROWS, out);
     for (int64_t first = 0; first < rows; first += DECODE_ROWS) {
         const int64_t count = rows - first < DECODE_ROWS ? rows - first : (int64_t)DECODE_ROWS;
-        const struct tensor x = tensor_rows(a->x, first, count),
-                            y = tensor_rows(a->y, first, count);
+        struct tensor x = tensor_rows(a->x, first, count), y = tensor_rows(a->y, first, count);
 
-        if (count == DECODE_ROWS && aligned(x.data, y.data)) {
+        if ((count == DECODE_ROWS || first + DECODE_ROWS <= a->room) && aligned(x.data, y.data)) {
+            x.shape[0] = y.shape[0] = DECODE_ROWS;
             TRY_RETURN(forward(c, y, x, a->weight, a->bias, true));
             continue;
         }
@@ -594,9 +593,12 @@ alibi_status cuda_linear_activation_forward(struct device *dev,
         TRY_RETURN(try_product(c, &p, &done));
     }
     if (!done) {
-        const struct linear_args linear = {
-            .y = a->up, .x = a->x, .weight = a->weight, .bias = a->bias, .decoding = a->decoding
-        };
+        const struct linear_args linear = { .y = a->up,
+                                            .x = a->x,
+                                            .weight = a->weight,
+                                            .bias = a->bias,
+                                            .decoding = a->decoding,
+                                            .room = a->room };
         TRY_RETURN(cuda_linear_forward(dev, &linear));
         TRY_RETURN(cuda_activation_forward(dev, a->kind, a->activated, a->up));
     }
