@@ -20,8 +20,8 @@ static const char *const keys_names[] = { "random", "sinks", "constant", "small"
 struct skip_case {
     int64_t L, H, Hkv, D;
     enum bias_kind bias;
-    double slope; /* 0: those of ALiBi for H heads; else of every head. Gates: of their sums, on
-                     average. Gain: tau */
+    double slope; /* 0: those of ALiBi for H heads; else of every head. Table: a distance without a
+                     penalty, if it is not 0. Gates: of their sums, on average. Gain: tau */
     int keys;
     double eps;
     int64_t window;
@@ -116,14 +116,14 @@ static struct tensor make_gates(struct data *d)
 static struct tensor make_bias(struct data *d)
 {
     const struct skip_case *c = &d->c;
-    int64_t T = c->bias == BIAS_TABLE ? 200 : 1;
+    int64_t T = c->bias != BIAS_TABLE ? 1 : c->slope > 0 ? c->L : 200;
     struct tensor b = keep(d, allocate(c->bias == BIAS_TABLE ? tensor_2(NULL, DTYPE_F32, c->H, T)
                                                              : tensor_1(NULL, DTYPE_F32, c->H)));
 
     for (int64_t h = 0; h < c->H; h++)
         for (int64_t n = 0; n < T; n++)
             set(b, h * T + n,
-                c->bias == BIAS_TABLE ? -0.3 * (double)n
+                c->bias == BIAS_TABLE ? -0.3 * (double)(n == (int64_t)c->slope ? 0 : n)
                 : c->slope != 0       ? c->slope
                                       : exp2(-8.0 * (double)(h + 1) / (double)c->H));
     return b;
@@ -395,6 +395,9 @@ static void error_stays_within_what_is_proven_for_hostile_data(void **state)
         { 600, 2, 2, 16, BIAS_NONE, 0, KEYS_RANDOM, 1e-2, 0 },
         { 600, 2, 1, 16, BIAS_TABLE, 0, KEYS_RANDOM, TINY, 0 },
         { 600, 2, 2, 16, BIAS_TABLE, 0, KEYS_SMALL, 1e-3, 0 },
+        { 800, 2, 1, 16, BIAS_TABLE, 448, KEYS_RANDOM, TINY, 0 },
+        { 800, 1, 1, 16, BIAS_TABLE, 447, KEYS_RANDOM, TINY, 0 },
+        { 800, 1, 1, 16, BIAS_TABLE, 401, KEYS_SINKS, 1e-2, 460 },
         { 600, 1, 1, 16, BIAS_LINEAR, 0.0625, KEYS_SMALL, TINY, 0 },
         { 600, 1, 1, 16, BIAS_LINEAR, 0.0625, KEYS_SMALL, 1e-40, 0 },
         { 500, 2, 2, 128, BIAS_LINEAR, 0.125, KEYS_RANDOM, 0.5, 0 },
@@ -500,6 +503,9 @@ static void decoding_and_chunks_stay_within_what_is_proven(void **state)
                                    queries[q], &ops);
                 good &= check_tail((struct skip_case){ lengths[l], 4, 2, 16, BIAS_GATE, 0.1,
                                                        KEYS_RANDOM, 1e-2, 0 },
+                                   queries[q], &ops);
+                good &= check_tail((struct skip_case){ lengths[l], 2, 1, 16, BIAS_TABLE, 320,
+                                                       KEYS_RANDOM, TINY, 0 },
                                    queries[q], &ops);
                 good &= check_tail((struct skip_case){ lengths[l], 4, 2, 16, BIAS_GAIN, 1e-5,
                                                        KEYS_SMALL, 1e-3, 0 },

@@ -121,24 +121,25 @@ static bool skip_by_gain(struct work *w, const struct heads *c, const struct til
 
 /* Under a slope each query has its own largest bias, that at the nearest key, or at the farthest if
  * the slope is negative; with gates too; elsewhere one serves all. */
-static bool skip_by_norms(struct work *w, const struct heads *c, const struct tile *t,
-                          struct key_range keys, float eps)
+static bool skip_by_norms(struct work *w, const struct heads *c, const struct bounds *b,
+                          const struct tile *t, struct key_range keys)
 {
     const struct bias *bias = &c->a->bias;
     struct gates gates = gates_of(c, t->b, t->h);
     bool linear = bias->kind == BIAS_LINEAR;
     int64_t near = t->i - keys.last, far = t->i - keys.first + (linear ? 0 : t->lanes - 1);
-    float nearest = bounds_bias(bias, t->h, near, far);
+    float nearest = bounds_bias(b, bias, t->h, near, far);
     float step = linear ? -((const float *)bias->values.data)[t->h] : 0.0f;
     float size = fabsf(nearest) + fabsf(step) * (float)t->lanes;
 
     if (gates.sum)
-        return skip_by_gates(w, gates, t, keys, eps);
+        return skip_by_gates(w, gates, t, keys, b->eps);
     if (c->gain)
-        return skip_by_gain(w, c, t, keys, eps);
+        return skip_by_gain(w, c, t, keys, b->eps);
     for (int64_t i = 0; i < t->lanes; i++)
         w->bound[i] = w->reach[i] * keys.norm + nearest + step * (float)i;
-    return skip(w, t, bounds_count(bias, t->h, keys.last - keys.first + 1), keys.norm, size, eps);
+    return skip(w, t, bounds_count(bias, t->h, keys.last - keys.first + 1), keys.norm, size,
+                b->eps);
 }
 
 /* The bias of a score that matters is no larger than the scores of the tile or the maximum so far,
@@ -291,9 +292,9 @@ static void attend(struct work w, const struct heads *c, const struct bounds *bo
         if (eps > 0.0f && !t.diagonal) {
             int64_t last = t.j + t.nk - 1;
             keys = bounds_tile(bounds, b, t.kv, t.j, last);
-            if (skip_by_norms(&w, c, &t, bounds_rest(bounds, c, b, t.kv, t.first, last), eps))
+            if (skip_by_norms(&w, c, bounds, &t, bounds_rest(bounds, c, b, t.kv, t.first, last)))
                 break;
-            if (skip_by_norms(&w, c, &t, keys, eps))
+            if (skip_by_norms(&w, c, bounds, &t, keys))
                 continue;
         }
         if (visit(&w, c, &t, keys, eps))

@@ -133,14 +133,14 @@ VEC_INLINE void take_tile(struct users users, struct rows keys, struct rows valu
 }
 
 /* Skips these keys if the budget allows for their bound, and takes it from the budget. */
-static bool skip(struct head *head, const struct heads *c, int64_t h, int64_t position,
-                 struct key_range keys, float eps)
+static bool skip(struct head *head, const struct heads *c, const struct bounds *b, int64_t h,
+                 int64_t position, struct key_range keys)
 {
     const struct bias *bias = &c->a->bias;
     int64_t near = position - keys.last, far = position - keys.first;
     float score = head->reach * keys.norm;
     float most_bias = head->gates.sum ? gates_between(head->gates, position, keys.last)
-                                      : bounds_bias(bias, h, near, far);
+                                      : bounds_bias(b, bias, h, near, far);
     float size = score + fabsf(most_bias) + fabsf(head->m), most = score + most_bias - head->m;
     if (c->gain) {
         most = bounds_gain(score, gain_at(c, near), gain_at(c, far)) - head->m;
@@ -149,7 +149,7 @@ static bool skip(struct head *head, const struct heads *c, int64_t h, int64_t po
     float weight = bound_margin * bounds_count(bias, h, keys.last - keys.first + 1) *
                    expf(most + bound_rounding * size) / head->l;
 
-    if (!(head->out + weight <= eps))
+    if (!(head->out + weight <= b->eps))
         return false;
     head->out += weight;
     return true;
@@ -192,9 +192,9 @@ static void attend(struct head *heads, struct users users, const struct heads *c
             if (bounds->norms && last < position) {
                 struct key_range rest = bounds_rest(bounds, c, b, h / share, first, last);
                 struct key_range tile = bounds_tile(bounds, b, h / share, j, last);
-                head->done = skip(head, c, h, position, rest, bounds->eps);
+                head->done = skip(head, c, bounds, h, position, rest);
                 left -= head->done;
-                if (head->done || skip(head, c, h, position, tile, bounds->eps))
+                if (head->done || skip(head, c, bounds, h, position, tile))
                     continue;
             }
             fill_bias(head->s, c, h, position - j, -1, TILE);

@@ -101,17 +101,52 @@ static void look_ahead(struct bounds *b, const struct heads *c)
         }
 }
 
+static float largest_of(const float *x, int64_t count)
+{
+    vec most = vec_all(-INFINITY);
+    float largest;
+
+    for (int64_t n = 0; n + SIMD_WIDTH <= count; n += SIMD_WIDTH) {
+        vec some = vec_load(x + n);
+        most = vec_select((some > most) | (some != some), some, most); /* a NaN stays */
+    }
+    largest = most[0];
+    for (int l = 1; l < SIMD_WIDTH; l++)
+        largest = larger(largest, most[l]);
+    for (int64_t n = count / SIMD_WIDTH * SIMD_WIDTH; n < count; n++)
+        largest = larger(largest, x[n]);
+    return largest;
+}
+
+/* beyond[t] = the largest entry of a head's table from distance t * TILE on. */
+static void look_beyond(struct bounds *b, const struct heads *c)
+{
+    struct tensor table = c->a->bias.values;
+    int64_t T = table.shape[1], tiles = attention_tiles(T);
+
+    for (int64_t h = 0; h < c->H; h++) {
+        const float *entries = (const float *)table.data + h * T;
+        float *beyond = b->beyond + h * tiles, most = -INFINITY;
+        for (int64_t t = tiles - 1; t >= 0; t--)
+            beyond[t] = most =
+                larger(most, largest_of(entries + t * TILE, smaller(TILE, T - t * TILE)));
+    }
+}
+
 /* The caller's norms, which a ragged call keeps by slot, or our own, which are by row. */
 alibi_status bounds_init(struct bounds *b, const struct heads *c)
 {
     int64_t tiles = attention_tiles(c->Lk), count = c->B * c->Hkv * tiles;
     struct tensor given = c->a->skip.norms;
+    bool table = c->a->bias.kind == BIAS_TABLE;
+    int64_t distances = table ? c->H * attention_tiles(c->a->bias.values.shape[1]) : 0;
 
     *b = (struct bounds){ .eps = (float)c->a->skip.eps };
     if (b->eps <= 0.0f || tiles < 2)
         return ALIBI_OK;
-    TRY_RETURN(NEW_ARRAY(&b->memory, 2 * count, "the norms of keys"));
+    TRY_RETURN(NEW_ARRAY(&b->memory, 2 * count + distances, "the norms of keys"));
     b->ahead = b->memory + count;
+    b->beyond = b->ahead + count;
     if (present(given)) {
         b->slot = c->a->ragged.slot.data;
     } else {
@@ -127,6 +162,8 @@ alibi_status bounds_init(struct bounds *b, const struct heads *c)
     b->stride_b = given.stride[0];
     b->stride_kv = given.stride[1];
     look_ahead(b, c);
+    if (table)
+        look_beyond(b, c);
     return ALIBI_OK;
 }
 
@@ -159,21 +196,28 @@ float bounds_reach(const struct heads *c, const float *query)
     return norm_margin(c->D) * fabsf((float)c->a->scale) * sqrtf(square(query, c->D));
 }
 
-static float largest_entry(const float *table, int64_t T, int64_t near, int64_t far)
+/* Of a tile or two every entry is compared. Of more, those up to the next multiple of a tile; all
+ * that follow have one number, although `far` may end before them: a test takes constant time. */
+static float largest_entry(const struct bounds *b, struct tensor table, int64_t h, int64_t near,
+                           int64_t far)
 {
-    float largest = table[smaller(near, T - 1)];
+    int64_t T = table.shape[1], first = smaller(near, T - 1), last = smaller(far, T - 1);
+    int64_t next = (first + TILE - 1) / TILE;
+    const float *entries = (const float *)table.data + h * T;
 
-    for (int64_t d = near + 1; d <= smaller(far, T - 1); d++)
-        largest = larger(largest, table[d]);
-    return largest;
+    if (last - first < 2 * TILE)
+        return largest_of(entries + first, last - first + 1);
+    return larger(largest_of(entries + first, next * TILE - first),
+                  b->beyond[h * attention_tiles(T) + next]);
 }
 
-float bounds_bias(const struct bias *bias, int64_t h, int64_t near, int64_t far)
+float bounds_bias(const struct bounds *b, const struct bias *bias, int64_t h, int64_t near,
+                  int64_t far)
 {
     const float *values = bias->values.data;
 
     if (bias->kind == BIAS_TABLE)
-        return largest_entry(values + h * bias->values.shape[1], bias->values.shape[1], near, far);
+        return largest_entry(b, bias->values, h, near, far);
     if (bias->kind == BIAS_LINEAR)
         return -values[h] * (float)(values[h] < 0.0f ? far : near);
     return 0.0f;

@@ -26,6 +26,7 @@ struct bounds {
     int64_t stride_b, stride_kv;
     const int32_t *slot; /* the sequence that row b of a ragged call reads; NULL: b */
     float *ahead;        /* [B, Hkv, tiles]: the largest norm of tiles 0..t */
+    float *beyond;       /* [H, tiles of T], of a table: its largest entry from t * TILE on */
     float *memory;       /* owned */
 };
 
@@ -57,7 +58,8 @@ struct key_range bounds_rest(const struct bounds *b, const struct heads *c, int6
 float bounds_reach(const struct heads *c, const float *query);
 
 /* The largest bias at distances near..far, and how many of `keys` keys count at most. */
-float bounds_bias(const struct bias *bias, int64_t h, int64_t near, int64_t far);
+float bounds_bias(const struct bounds *b, const struct bias *bias, int64_t h, int64_t near,
+                  int64_t far);
 float bounds_count(const struct bias *bias, int64_t h, int64_t keys);
 
 /* The largest gain x + 1 - gain^2 for a gain of near..far: it is concave, with its top at x / 2. */
