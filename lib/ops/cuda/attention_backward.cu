@@ -17,8 +17,8 @@
 //                           store or add it
 //   consumer warpgroups 0 and 1 (setmaxnreg 232), 64 keys each; stages of one tile:
 //
-//     tensor cores     S^T = K Q^T   dP^T = V dY^T   dV += P^T dY   dK += dS^T Q     dQ = dS K
-//     consumer                        P^T = exp(S^T)    dS^T, stored to smem            leave dQ
+//     tensor cores     S^T = K Q^T   dP^T = V dY^T   dV += P^T dY     dQ = dS K   dK += dS^T Q
+//     consumer                        P^T = exp(S^T)    dS^T, stored to smem        leave dQ
 //                                                       ^ both consumers meet before dQ
 //
 // Scores are transposed, keys by queries: then P^T and dS^T are in registers in the layout that the
@@ -310,12 +310,14 @@ template <int D>
 __device__ __forceinline__ void start_from_slope(fragment<D> &f, const backward_smem<D> *smem,
                                                  int lead, float step, int stage)
 {
+    float distance = (float)(lead + f.column - f.row); // whole numbers: the sums below are exact
+
 #pragma unroll
     for (int i = 0; i < QUERIES / 2; i += 4) {
-        int q = 8 * (i / 4) + f.column;
-        float2 lse = *(const float2 *)&smem->lse[stage][q];
-        f.s[i] = fmaf(-step, (float)(lead + q - f.row), -lse.x);
-        f.s[i + 1] = fmaf(-step, (float)(lead + q + 1 - f.row), -lse.y);
+        int q = 8 * (i / 4);
+        float2 lse = *(const float2 *)&smem->lse[stage][q + f.column];
+        f.s[i] = fmaf(-step, distance + (float)q, -lse.x);
+        f.s[i + 1] = fmaf(-step, distance + (float)(q + 1), -lse.y);
         f.s[i + 2] = fmaf(step, 8.0f, f.s[i]);
         f.s[i + 3] = fmaf(step, 8.0f, f.s[i + 1]);
     }
@@ -493,23 +495,18 @@ __device__ __forceinline__ void drop_gradient(fragment<D> &f, const backward_sme
     }
 }
 
-// dS^T to shared memory, in the swizzle of hopper.cuh. Four lanes share a chunk of 8 queries.
+// dS^T to shared memory, in the swizzle of hopper.cuh. A warp has 16 keys; an operand's four
+// registers are 8 keys and the next 8, of 8 queries and then of the next 8. Each lane tells where
+// one of these 32 rows of 8 queries, a chunk, begins. `row`: that of the thread's own elements.
 __device__ __forceinline__ void store_ds(bf16 (*to)[QUERIES],
-                                         const uint32_t (&from)[QUERIES / WGMMA_K][4], int row,
-                                         int column)
+                                         const uint32_t (&from)[QUERIES / WGMMA_K][4], int row)
 {
-    char *upper = (char *)to[row], *lower = (char *)to[row + 8];
-    int swizzle = row % SWIZZLE_ROWS, within = column * (int)sizeof(bf16);
+    int lane = threadIdx.x % 32, key = row - lane / 4 + lane % 16, right = lane / 16;
+    uint32_t at = shared_address(to[key]);
 
 #pragma unroll
-    for (int n = 0; n < QUERIES / WGMMA_K; n++) {
-        int left = ((2 * n) ^ swizzle) * SWIZZLE_CHUNK + within,
-            right = ((2 * n + 1) ^ swizzle) * SWIZZLE_CHUNK + within;
-        *(uint32_t *)(upper + left) = from[n][0];
-        *(uint32_t *)(lower + left) = from[n][1];
-        *(uint32_t *)(upper + right) = from[n][2];
-        *(uint32_t *)(lower + right) = from[n][3];
-    }
+    for (int n = 0; n < QUERIES / WGMMA_K; n++)
+        store_matrices(at + ((2 * n + right) ^ key % SWIZZLE_ROWS) * SWIZZLE_CHUNK, from[n]);
 }
 
 // dQ to shared memory, thread after thread of each consumer, four registers at a time. The order is
@@ -524,7 +521,7 @@ __device__ __forceinline__ void store_dq(const float (&d)[D / 4], backward_smem<
         smem->dq[group][j][threadIdx.x % WARPGROUP] =
             make_float4(d[4 * j], d[4 * j + 1], d[4 * j + 2], d[4 * j + 3]);
     fence_async_proxy();
-    mbarrier_arrive(&smem->dq_full);
+    warp_arrive(&smem->dq_full);
 }
 
 // ---- consumer: the gradient of the bias
@@ -720,7 +717,7 @@ __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_para
             f.dp[i] = 0.0f;
     } else {
         start_from_delta<D>(f, smem, t.stage);
-        mbarrier_arrive(&smem->rows_empty[t.stage]);
+        warp_arrive(&smem->rows_empty[t.stage]);
     }
     fence_fragment(f.s);
     fence_fragment(f.dp);
@@ -739,12 +736,12 @@ __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_para
     else
         pack_operand<QUERIES>(f.p, f.s);
 
-    // dS^T, while dV is in flight. Then dK.
+    // dS^T, while dV is in flight.
     wgmma_wait<0>();
     fence_fragment(f.dp);
     if constexpr (MASK == DROPOUT) {
         drop_gradient<D>(f, smem, dropped, p.mask.mask.kept, t.stage);
-        mbarrier_arrive(&smem->rows_empty[t.stage]);
+        warp_arrive(&smem->rows_empty[t.stage]);
     }
     issue_gradient<D>(f.dv, f.p, shared_address(smem->dy[t.stage]));
 #pragma unroll
@@ -757,27 +754,27 @@ __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_para
     if (GRADIENT == OF_GATES)
         add_gates<D>(f);
     pack_operand<QUERIES>(f.ds, f.dp);
-    store_ds(smem->ds[count % 2], f.ds, f.row, f.column);
+    store_ds(smem->ds[count % 2], f.ds, f.row);
     fence_async_proxy();
-    issue_gradient<D>(f.dk, f.ds, shared_address(smem->q[t.stage]));
 
     // dQ needs dS of both consumers.
     named_barrier_sync<CONSUMER_THREADS>(CONSUMERS_BARRIER);
     issue_dq<D>(f.dq, shared_address(smem->ds[count % 2]), shared_address(smem->k) + columns);
+    issue_gradient<D>(f.dk, f.ds, shared_address(smem->q[t.stage]));
     if (GRADIENT == OF_TABLE && !is_far(p, lead))
         add_table<D>(f, p, smem, smem->ds[count % 2], lead);
 
-    // dV and dK are done: the stage is free. dQ goes to shared memory while the next tile loads.
+    // dQ goes to shared memory while dK is in flight. After dK the stage is free.
     wgmma_wait<1>();
-    fence_fragment(f.dk);
     fence_fragment(f.dv);
     fence_fragment(f.p);
+    fence_fragment(f.dq);
+    store_dq<D>(f.dq, smem, count, group);
+    wgmma_wait<0>();
+    fence_fragment(f.dk);
     fence_fragment(f.ds);
     if (threadIdx.x % WARPGROUP == 0)
         mbarrier_arrive(&smem->empty[t.stage]);
-    wgmma_wait<0>();
-    fence_fragment(f.dq);
-    store_dq<D>(f.dq, smem, count, group);
 }
 
 // Rotates dK back. Both elements of a pair are in one thread: half of the columns apart, or next to
@@ -868,9 +865,9 @@ template <int D> __device__ __forceinline__ void init_barriers(backward_smem<D> 
     for (int i = 0; i < STAGES; i++) {
         mbarrier_init(&smem->full[i], 1 + 32); // TMA's thread and the warp of lse and delta
         mbarrier_init(&smem->empty[i], CONSUMERS);
-        mbarrier_init(&smem->rows_empty[i], CONSUMER_THREADS);
+        mbarrier_init(&smem->rows_empty[i], CONSUMER_THREADS / 32);
     }
-    mbarrier_init(&smem->dq_full, CONSUMER_THREADS);
+    mbarrier_init(&smem->dq_full, CONSUMER_THREADS / 32);
     mbarrier_init(&smem->dq_empty, 1);
     fence_async_proxy();
 }

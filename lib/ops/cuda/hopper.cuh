@@ -273,6 +273,15 @@ template <int THREADS> __device__ __forceinline__ void named_barrier_arrive(int 
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(THREADS) : "memory");
 }
 
+// Four matrices of 8 x 8 numbers of 16 bits, in the fragment layout, to shared memory. Lane l gives
+// the address of row l % 8 of matrix l / 8.
+__device__ __forceinline__ void store_matrices(uint32_t row, const uint32_t (&m)[4])
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
+                 "r"(m[0]), "r"(m[1]), "r"(m[2]), "r"(m[3])
+                 : "memory");
+}
+
 __device__ __forceinline__ void mbarrier_init(mbarrier *b, int arrivals)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(arrivals));
@@ -281,6 +290,14 @@ __device__ __forceinline__ void mbarrier_init(mbarrier *b, int arrivals)
 __device__ __forceinline__ void mbarrier_arrive(mbarrier *b)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
+}
+
+// Once for a warp, after all of its lanes.
+__device__ __forceinline__ void warp_arrive(mbarrier *b)
+{
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        mbarrier_arrive(b);
 }
 
 // Arrives. The phase then also waits for that many bytes of TMA.
