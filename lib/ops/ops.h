@@ -355,9 +355,10 @@ typedef alibi_status gate_fn(struct device *dev, const struct gate_args *a);
 
 /* ---- attention
  *
- *   s(i, j) = gain(i - j) scale q_i . k_j + bias(h, i, j)      j <= i, and i - j < window if there
- * is one; gain is 1 but for BIAS_GAIN y_i = sum_j softmax_j(s(i, .)) v_j,              lse_i = log
- * sum_j exp(s(i, j))
+ *   s(i, j) = gain(i - j) scale q_i . k_j + bias(h, i, j)
+ *   y_i = sum_j softmax_j(s(i, .)) v_j,     lse_i = log sum_j exp(s(i, j))
+ *
+ * for j <= i, and i - j < window if there is one. gain is 1 except for BIAS_GAIN.
  *
  * Queries are the last Lq of Lk positions: query i is at position Lk - Lq + i and sees the keys
  * 0..Lk - Lq + i, or the last `window` of them. Full attention has Lq = Lk, decoding Lq = 1;

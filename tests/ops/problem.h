@@ -15,7 +15,7 @@
 #include "ops/bf16.h"
 #include "ops/gpu.h"
 
-enum { SEED = 5, SLOTS = 16, DIMENSIONS = 12, POISONED_BYTES = 256 };
+enum { SEED = 5, SLOTS = 16, DIMENSIONS = 13, POISONED_BYTES = 256 };
 
 #define POISON 7.0
 

@@ -20,7 +20,7 @@ enum { START = 3 };
 struct attention_case {
     int64_t B, Lq, Lk, H, Hkv, D;
     enum bias_kind bias;
-    int64_t T;        /* entries of a table, or enum slopes */
+    int64_t T;        /* entries of a table, enum slopes, or log2 of tau */
     bool packed;      /* q, k and v in the same rows, as the model has them */
     int64_t gap;      /* after the heads of a row */
     int64_t capacity; /* rows that a cache has, if more than Lk */
@@ -34,12 +34,15 @@ static const char *const rotated_names[] = { "", " halves", " pairs", " halves, 
 
 static const char *bias_name(enum bias_kind kind)
 {
-    return kind == BIAS_NONE ? "none" : kind == BIAS_LINEAR ? "alibi" : "table";
+    return kind == BIAS_NONE     ? "none"
+           : kind == BIAS_LINEAR ? "alibi"
+           : kind == BIAS_GAIN   ? "gain"
+                                 : "table";
 }
 
 /* ---- problems
  *
- * n: B Lq Lk H Hkv D packed gap capacity rotated window dropout; kind: the bias. Packed rows are
+ * n: B Lq Lk H Hkv D packed gap capacity rotated window dropout T; kind: the bias. Packed rows are
  * all in Q_ROWS. */
 
 enum { Q_ROWS, K_ROWS, V_ROWS, BIAS_VALUES, FORWARD_Y, FORWARD_LSE, FORWARD_NORMS, FORWARD_KEPT };
@@ -56,7 +59,8 @@ enum {
     N_CAPACITY,
     N_ROTATED,
     N_WINDOW,
-    N_DROPOUT
+    N_DROPOUT,
+    N_T
 };
 
 static void fill_slopes(struct slot *s, int64_t H, enum slopes kind)
@@ -94,7 +98,8 @@ static struct problem attention_problem(const char *operation, struct attention_
     const int64_t n[] = { c.B,       c.Lq,     c.Lk,
                           c.H,       c.Hkv,    c.D,
                           c.packed,  c.gap,    c.capacity > c.Lk ? c.capacity : c.Lk,
-                          c.rotated, c.window, c.dropout };
+                          c.rotated, c.window, c.dropout,
+                          c.T };
 
     memcpy(p.n, n, sizeof n);
     snprintf(p.shape, sizeof p.shape,
@@ -123,14 +128,17 @@ static struct tensor view(const struct problem *p, const struct tensor *t, int f
     return heads;
 }
 
+/* A gain is a factor of up to 3 or so on scores: they are as large with it as without. */
 static struct attention_args attention_of(const struct problem *p, const struct tensor *t)
 {
+    bool gain = p->kind == BIAS_GAIN;
+
     return (struct attention_args){
         .q = view(p, t, Q_ROWS, 0),
         .k = view(p, t, Q_ROWS, 1),
         .v = view(p, t, Q_ROWS, 2),
-        .bias = { (enum bias_kind)p->kind, t[BIAS_VALUES] },
-        .scale = 1.0 / sqrt((double)p->n[N_D]),
+        .bias = { (enum bias_kind)p->kind, t[BIAS_VALUES], gain ? exp2((double)p->n[N_T]) : 0.0 },
+        .scale = (gain ? 1.0 / 3.0 : 1.0) / sqrt((double)p->n[N_D]),
         .window = p->n[N_WINDOW],
         .dropout = { 0.01 * (double)p->n[N_DROPOUT], 0x123456789ull, 5 },
         .skip.eps = p->eps,
@@ -285,10 +293,10 @@ static struct operands operands_of(const struct problem *p)
                               query_view(p, t[Y_ROWS]), t[LSE] };
 }
 
-/* dS = p (dp - row), where dp = dy . v and row = dy . y */
+/* dS = p (dp - row), where dp = dy . v and row = dy . y; gain: the factor on q . k */
 struct pair {
     const double *q, *k, *v, *dy;
-    double p, dp, row;
+    double gain, p, dp, row;
 };
 
 static const double *row_at(struct tensor t, int64_t b, int64_t l, int64_t h)
@@ -313,10 +321,11 @@ static struct pair pair_at(const struct operands *o, int64_t b, int64_t h, int64
                       row_at(a->k, b, j, kv),
                       row_at(a->v, b, j, kv),
                       row_at(o->dy, b, i, h),
+                      ref_gain_at(a->bias, i - j),
                       0,
                       0,
                       0 };
-    double score = a->scale * dot(x.q, x.k, D) + ref_bias_at(a->bias, b, h, i, j);
+    double score = x.gain * a->scale * dot(x.q, x.k, D) + ref_bias_at(a->bias, b, h, i, j);
 
     x.p = exp(score - ((const double *)o->lse.data)[(b * H + h) * Lq + i]);
     x.dp = dot(x.dy, x.v, D);
@@ -350,9 +359,9 @@ static void check_backward(struct attention_case c, enum dtype type, bool bias_g
     struct problem forward = forward_problem(c, type, false, false);
 
     solve_by_reference(&forward);
-    struct problem p = backward_problem(c, type, forward.slots[FORWARD_Y].expected,
-                                        forward.slots[FORWARD_LSE].expected,
-                                        bias_gradient && c.bias != BIAS_NONE, false);
+    struct problem p = backward_problem(
+        c, type, forward.slots[FORWARD_Y].expected, forward.slots[FORWARD_LSE].expected,
+        bias_gradient && c.bias != BIAS_NONE && c.bias != BIAS_GAIN, false);
     p.skew = skew;
     problem_free(&forward);
     size_bias_gradient(&p);
@@ -376,6 +385,7 @@ static const struct {
     { BIAS_TABLE, 129 },
     { BIAS_TABLE, 1024 },
     { BIAS_TABLE, 1025 }, /* the largest whose gradient fits into shared memory is 1024 */
+    { BIAS_GAIN, 3 },
 };
 
 /* Every width at every length; the rest goes round, at different speeds. Many heads only where the
@@ -511,6 +521,8 @@ static void gradients_of_rotated_queries_and_keys_equal_the_reference(void **sta
                         1, lengths[l], lengths[l], 2, 1 + l / 2 % 2, even[d], BIAS_NONE,
                         0, d % 2,      0,          0, rotated,       0,       0
                     };
+                    if ((l / 2 + rotated) % 2 == 0)
+                        c.bias = BIAS_GAIN;
                     check_backward(c, gpu_types[type], false, d + l == 4);
                 }
     end();
@@ -814,14 +826,15 @@ static void add_pair(struct problem *p, const struct operands *o, int64_t h, int
     struct pair x = pair_at(o, 0, h, i, j);
     double *dq = s[DQ_ROWS].expected + (x.q - s[Q_ROWS].values),
            *dk = s[DK_ROWS].expected + (x.k - s[K_ROWS].values);
-    double *dv = s[DV_ROWS].expected + (x.v - s[V_ROWS].values);
+    double *dv = s[DV_ROWS].expected + (x.v - s[V_ROWS].values), scale = x.gain * o->a.scale;
 
     for (int64_t d = 0; d < p->n[N_D]; d++) {
-        dq[d] += o->a.scale * x.p * (x.dp - x.row) * x.k[d];
-        dk[d] += o->a.scale * x.p * (x.dp - x.row) * x.q[d];
+        dq[d] += scale * x.p * (x.dp - x.row) * x.k[d];
+        dk[d] += scale * x.p * (x.dp - x.row) * x.q[d];
         dv[d] += x.p * x.dy[d];
     }
-    s[DBIAS].expected[h] -= x.p * (x.dp - x.row) * (double)(i - j);
+    if (p->kind == BIAS_LINEAR)
+        s[DBIAS].expected[h] -= x.p * (x.dp - x.row) * (double)(i - j);
 }
 
 static void expect_gradients_of_what_was_used(struct problem *p, struct tensor kept)
@@ -855,7 +868,7 @@ static void check_skipping_backward(struct attention_case c, const struct proble
         y[i] = result(forward, s, FORWARD_Y, i);
     for (int64_t i = 0; i < stored(&forward->slots[FORWARD_LSE]); i++)
         lse[i] = result(forward, s, FORWARD_LSE, i);
-    struct problem p = backward_problem(c, forward->type, y, lse, true, true);
+    struct problem p = backward_problem(c, forward->type, y, lse, c.bias == BIAS_LINEAR, true);
     p.operation = "attention_backward skipping";
     p.eps = forward->eps;
     for (int n = Q_ROWS; n <= V_ROWS; n++)
@@ -909,6 +922,9 @@ static void what_is_skipped_stays_within_the_budget_and_gradients_are_of_the_res
         { 1, 1100, 1100, 1, 1, 128, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_ROTATED, 600, 0 },
         { 1, 700, 700, 4, 4, 64, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 0, NOT_ROTATED, 70, 0 },
         { 1, 500, 500, 3, 3, 33, BIAS_LINEAR, ODD_SLOPES, false, 0, 0, NOT_ROTATED, 1, 0 },
+        { 1, 600, 600, 2, 1, 64, BIAS_GAIN, 3, false, 0, 0, NOT_ROTATED, 0, 0 },
+        { 1, 700, 700, 2, 2, 64, BIAS_GAIN, -20, false, 0, 0, NOT_ROTATED, 0, 0 },
+        { 1, 700, 700, 1, 1, 128, BIAS_GAIN, -20, false, 0, 0, NOT_ROTATED, 300, 0 },
     };
     static const double budgets[] = { 0x1p-24, 0x1p-10 };
 

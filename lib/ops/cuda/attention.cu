@@ -50,11 +50,33 @@ alibi_status check_size(const struct attention_args *a)
 bool wgmma_serves(const struct context *c, const struct attention_args *a)
 {
     return c->major == 9 && a->q.type == DTYPE_BF16 && a->q.shape[3] > 0 && a->q.shape[3] <= 128 &&
-           a->scale > 0 && a->bias.kind != BIAS_GAIN && rows_are_aligned(a->q) &&
-           rows_are_aligned(a->k) && rows_are_aligned(a->v) && rows_are_aligned(a->y);
+           a->scale > 0 && rows_are_aligned(a->q) && rows_are_aligned(a->k) &&
+           rows_are_aligned(a->v) && rows_are_aligned(a->y);
 }
 
+struct fill_gains {
+    struct attention_shape s;
+    float *to;
+
+    template <int N> __device__ __forceinline__ void run(int64_t i) const
+    {
+        to[i] = s.gain(max(0, (int)i - TABLE_AROUND));
+    }
+};
+
 } // namespace
+
+alibi_status find_gains(struct context *c, const struct attention_shape &s, const float **gains)
+{
+    const int64_t distances = (int64_t)s.Lk + 2 * TABLE_AROUND;
+    const int64_t factors[] = { distances, (int64_t)sizeof(float) };
+    float *table;
+
+    TRY_RETURN(cuda_scratch_for(c, SCRATCH_BIAS, factors, 2, (void **)&table));
+    TRY_RETURN(each<1>(c, "attention gains", fill_gains{ s, table }, distances, false));
+    *gains = table + TABLE_AROUND;
+    return ALIBI_OK;
+}
 
 extern "C" alibi_status cuda_attention_forward(struct device *dev, const struct attention_args *a)
 {

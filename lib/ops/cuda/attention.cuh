@@ -354,6 +354,10 @@ __device__ __forceinline__ float weight_bound(const attention_shape &s, int row,
 
 struct attention_shape attention_shape_of(const struct attention_args *a);
 
+// attention.cu: *gains <- where the factor of distance 0 is in a table for BIAS_GAIN, padded by
+// TABLE_AROUND as above, in SCRATCH_BIAS.
+alibi_status find_gains(struct context *c, const struct attention_shape &s, const float **gains);
+
 // attention_bounds.cu: decides the bits for a budget, for blocks of that many queries and keys at a
 // time, multiples of ATTENTION_TILE.
 alibi_status decide_tiles(struct context *c, const struct attention_args *a, struct kept_tiles kept,

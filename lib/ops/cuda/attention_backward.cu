@@ -23,7 +23,9 @@
 //
 // Scores are transposed, keys by queries: then P^T and dS^T are in registers in the layout that the
 // A operands of dV and dK need, and only dS goes through shared memory, for dQ. Accumulators start
-// from (bias - lse) / scale and from -delta instead of zero, so neither costs anything later.
+// from (bias - lse) / scale and from -delta instead of zero, so neither costs anything later. A
+// factor by distance on Q K^T (BIAS_GAIN) comes after the product, and again on dS before dQ and
+// dK.
 //
 // Order of the dQ sums. The key blocks of a query tile add to its dQ in fp32 in a fixed order,
 // nearest keys first, so the bits repeat. The first one stores, so dQ needs no clearing. Each block
@@ -58,8 +60,9 @@ enum {
     ROUND_THREADS = 256,
 };
 
-// Which gradient of the bias is wanted.
-enum gradient { NO_GRADIENT, OF_SLOPES, OF_TABLE, OF_GATES };
+// The bias, and whether it has a gradient, as a template parameter. Fixed slopes are 0 if there is
+// no bias.
+enum bias_mode { SLOPES, LEARNED_SLOPES, TABLE, GATES, GAIN };
 
 struct backward_params {
     CUtensorMap q, k, v, dy;
@@ -75,6 +78,8 @@ struct backward_params {
     int tiles, blocks; // of queries, of keys
     int *ticket;       // the next block number
     struct weight_mask mask;
+    const float *gains; // at distance 0, see find_gains()
+    float inverse;      // 1 / scale
 };
 
 template <int D> struct backward_smem {
@@ -163,6 +168,17 @@ template <int MASK> struct walk {
     }
 };
 
+// Gain: the factors of a tile's distances, in the place of a table. At 0 is that of the tile's
+// first query and the block's first key.
+enum { TILE_DISTANCES = BLOCK_KEYS + QUERIES };
+
+template <int D> __device__ __forceinline__ float *tile_gains(backward_smem<D> *smem, int stage)
+{
+    static_assert(STAGES * TILE_DISTANCES <= sizeof(struct bias_table) / sizeof(float), "room");
+    static_assert(TILE_DISTANCES <= TABLE_AROUND, "a tile on the diagonal stays in the padding");
+    return smem->table.entries + stage * TILE_DISTANCES + BLOCK_KEYS;
+}
+
 // ---- producer
 
 template <int D, int MASK>
@@ -192,8 +208,8 @@ __device__ __forceinline__ void load_queries(const backward_params &p, backward_
 }
 
 // Past the last query lse is infinite, which makes every weight 0. With gates it takes along c_i of
-// the query, by c of the block's first key.
-template <int D, int GRADIENT, int MASK>
+// the query, by c of the block's first key; with gain the 1 of the bias 1 - gain^2.
+template <int D, int BIAS, int MASK>
 __device__ __forceinline__ void load_rows(const backward_params &p, backward_smem<D> *smem,
                                           const walk<MASK> &w, int stage)
 {
@@ -201,11 +217,17 @@ __device__ __forceinline__ void load_rows(const backward_params &p, backward_sme
 
     for (int q = threadIdx.x % 32; q < QUERIES; q += 32) {
         int i = w.tile * QUERIES + q;
-        float c = 0.0f;
-        if (GRADIENT == OF_GATES && w.h < p.s.G && i < p.s.Lq)
+        float c = BIAS == GAIN ? 1.0f : 0.0f;
+        if (BIAS == GATES && w.h < p.s.G && i < p.s.Lq)
             c = p.s.gates(w.b, w.h, i, w.first_key);
         smem->lse[stage][q] = i < p.s.Lq ? (lse[i] - c) / p.s.scale : INFINITY;
         smem->delta[stage][q] = i < p.s.Lq ? delta[i] : 0.0f;
+    }
+    if (BIAS == GAIN) {
+        const float *from = p.gains + (w.tile * QUERIES - w.first_key);
+        float *to = tile_gains<D>(smem, stage);
+        for (int n = (int)threadIdx.x % 32 - BLOCK_KEYS; n < QUERIES; n += 32)
+            to[n] = from[n];
     }
     mbarrier_arrive(&smem->full[stage]);
 }
@@ -254,7 +276,7 @@ __device__ __forceinline__ void send_dq(const backward_params &p, backward_smem<
     end_turn(p.turns + tile);
 }
 
-template <int D, int GRADIENT, int MASK>
+template <int D, int BIAS, int MASK>
 __device__ __forceinline__ void produce(const backward_params &p, backward_smem<D> *smem)
 {
     enum { LOAD_WARP, ROWS_WARP, DQ_WARP };
@@ -277,7 +299,7 @@ __device__ __forceinline__ void produce(const backward_params &p, backward_smem<
             if (warp == LOAD_WARP)
                 load_queries<D, MASK>(p, smem, w, t.stage);
             else
-                load_rows<D, GRADIENT, MASK>(p, smem, w, t.stage);
+                load_rows<D, BIAS, MASK>(p, smem, w, t.stage);
             t.advance();
         }
     } while (w.next_head());
@@ -430,6 +452,32 @@ __device__ __forceinline__ void issue_dq(float (&d)[D / 4], uint32_t ds, uint32_
 }
 
 // ---- consumer: between the products
+
+// Gain: S^T, which started from zero, becomes gain S^T + (1 - gain^2 - lse) / scale.
+template <int D>
+__device__ __forceinline__ void apply_gain(fragment<D> &f, backward_smem<D> *smem, float inverse,
+                                           int stage)
+{
+    const float *gain = tile_gains<D>(smem, stage) + (f.column - f.row);
+
+#pragma unroll
+    for (int i = 0; i < QUERIES / 2; i++) {
+        float2 lse = *(const float2 *)&smem->lse[stage][8 * (i / 4) + f.column];
+        float g = gain[8 * (i / 4) + (i & 1) - (i & 2 ? 8 : 0)];
+        f.s[i] = fmaf(g, fmaf(-inverse, g, f.s[i]), i & 1 ? -lse.y : -lse.x);
+    }
+}
+
+// P^T becomes gain P^T, from which dS^T gets the factor that dQ and dK need.
+template <int D>
+__device__ __forceinline__ void multiply_gain(fragment<D> &f, backward_smem<D> *smem, int stage)
+{
+    const float *gain = tile_gains<D>(smem, stage) + (f.column - f.row);
+
+#pragma unroll
+    for (int i = 0; i < QUERIES / 2; i++)
+        f.s[i] *= gain[8 * (i / 4) + (i & 1) - (i & 2 ? 8 : 0)];
+}
 
 // S^T becomes P^T. A query does not see the keys after it, nor those outside the window.
 template <int D, int MASK>
@@ -654,26 +702,26 @@ template <int D> __device__ __forceinline__ float sum_consumers(backward_smem<D>
 }
 
 // At the end of a head: this block's partial gradient of its bias.
-template <int D, int GRADIENT, int MASK>
+template <int D, int BIAS, int MASK>
 __device__ __forceinline__ void write_bias(fragment<D> &f, const backward_params &p,
                                            backward_smem<D> *smem, const walk<MASK> &w)
 {
     int64_t place = ((int64_t)w.b * p.blocks + w.block) * p.s.H + w.h;
 
-    if (GRADIENT == OF_SLOPES) {
+    if (BIAS == LEARNED_SLOPES) {
         float sum = sum_consumers<D>(smem, f.slope);
         if (threadIdx.x == WARPGROUP)
             p.dbias[place] = sum;
         f.slope = 0.0f;
     }
-    if (GRADIENT == OF_TABLE) {
+    if (BIAS == TABLE) {
         float far = sum_consumers<D>(smem, f.far);
         for (int i = threadIdx.x - WARPGROUP; i < p.s.T; i += CONSUMER_THREADS)
             p.dbias[place * p.s.T + i] =
                 smem->bins[0][i] + smem->bins[1][i] + (i == p.s.T - 1 ? far : 0.0f);
         f.far = 0.0f;
     }
-    if (GRADIENT == OF_GATES) { // the four lanes of a row; no other block has its keys
+    if (BIAS == GATES) { // the four lanes of a row; no other block has its keys
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             int key = w.first_key + f.row + 8 * half;
@@ -690,7 +738,7 @@ __device__ __forceinline__ void write_bias(fragment<D> &f, const backward_params
 // ---- consumer: one tile, and all of them
 
 // One query tile; `count` of them came before.
-template <int D, bool TABLE, int GRADIENT, int MASK>
+template <int D, int BIAS, int MASK>
 __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_params &p,
                                              backward_smem<D> *smem, const walk<MASK> &w,
                                              float step, pipeline_state<STAGES> t, int count,
@@ -701,23 +749,24 @@ __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_para
     const uint32_t columns = group * (D == 64 ? PANEL_ROW / 2 : BLOCK_KEYS * PANEL_ROW);
     int lead = w.tile * QUERIES - w.first_key;
 
-    // S^T and dP^T, from their starting values. lse and delta are free again after that.
+    // S^T and dP^T, from their starting values. Mostly lse and delta are free again after that.
     mbarrier_wait(&smem->full[t.stage], t.parity);
-    if (GRADIENT == OF_GATES)
+    if (BIAS == GATES)
         start_from_gates<D>(f, smem, t.stage);
-    else if (!TABLE)
+    else if (BIAS == GAIN)
+        clear_fragment(f.s);
+    else if (BIAS != TABLE)
         start_from_slope<D>(f, smem, lead, step, t.stage);
     else if (is_far(p, lead))
         start_from_last<D>(f, smem, p.s.T, t.stage);
     else
         start_from_table<D>(f, smem, lead, t.stage);
     if constexpr (MASK == DROPOUT) {
-#pragma unroll
-        for (int i = 0; i < QUERIES / 2; i++)
-            f.dp[i] = 0.0f;
+        clear_fragment(f.dp);
     } else {
         start_from_delta<D>(f, smem, t.stage);
-        warp_arrive(&smem->rows_empty[t.stage]);
+        if (BIAS != GAIN)
+            warp_arrive(&smem->rows_empty[t.stage]);
     }
     fence_fragment(f.s);
     fence_fragment(f.dp);
@@ -730,11 +779,18 @@ __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_para
         dropped = draw_mask<D, MASK>(f, p, w);
     wgmma_wait<1>();
     fence_fragment(f.s);
+    if constexpr (BIAS == GAIN)
+        apply_gain<D>(f, smem, p.inverse, t.stage);
     weights<D, MASK>(f, p.s.scale * log2_e, lead, p.s.window);
     if constexpr (MASK == DROPOUT)
         pack_dropped<D>(f, dropped);
     else
         pack_operand<QUERIES>(f.p, f.s);
+    if constexpr (BIAS == GAIN) {
+        multiply_gain<D>(f, smem, t.stage);
+        if (MASK != DROPOUT)
+            warp_arrive(&smem->rows_empty[t.stage]);
+    }
 
     // dS^T, while dV is in flight.
     wgmma_wait<0>();
@@ -747,11 +803,11 @@ __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_para
 #pragma unroll
     for (int i = 0; i < QUERIES / 2; i++)
         f.dp[i] *= f.s[i];
-    if (GRADIENT == OF_SLOPES)
+    if (BIAS == LEARNED_SLOPES)
         add_slopes<D>(f, lead);
-    if (GRADIENT == OF_TABLE && is_far(p, lead))
+    if (BIAS == TABLE && is_far(p, lead))
         add_far<D>(f);
-    if (GRADIENT == OF_GATES)
+    if (BIAS == GATES)
         add_gates<D>(f);
     pack_operand<QUERIES>(f.ds, f.dp);
     store_ds(smem->ds[count % 2], f.ds, f.row);
@@ -761,7 +817,7 @@ __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_para
     named_barrier_sync<CONSUMER_THREADS>(CONSUMERS_BARRIER);
     issue_dq<D>(f.dq, shared_address(smem->ds[count % 2]), shared_address(smem->k) + columns);
     issue_gradient<D>(f.dk, f.ds, shared_address(smem->q[t.stage]));
-    if (GRADIENT == OF_TABLE && !is_far(p, lead))
+    if (BIAS == TABLE && !is_far(p, lead))
         add_table<D>(f, p, smem, smem->ds[count % 2], lead);
 
     // dQ goes to shared memory while dK is in flight. After dK the stage is free.
@@ -825,7 +881,7 @@ __device__ __forceinline__ void write_rows(const float (&d)[D / 2], const fragme
     }
 }
 
-template <int D, bool TABLE, int GRADIENT, int MASK>
+template <int D, int BIAS, int MASK>
 __device__ __forceinline__ void consume(const backward_params &p, backward_smem<D> *smem, int group)
 {
     int lane = threadIdx.x % 32, count = 0;
@@ -836,21 +892,20 @@ __device__ __forceinline__ void consume(const backward_params &p, backward_smem<
     f.row = group * WGMMA_M + threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
     f.column = lane % 4 * 2;
     f.slope = f.far = f.column_sums[0] = f.column_sums[1] = 0.0f;
-#pragma unroll
-    for (int i = 0; i < D / 2; i++)
-        f.dk[i] = f.dv[i] = 0.0f;
+    clear_fragment(f.dk);
+    clear_fragment(f.dv);
     do {
         float step = p.s.kind == BIAS_LINEAR ? p.s.values[w.h] / p.s.scale : 0.0f;
-        if (TABLE)
+        if (BIAS == TABLE)
             load_table<D>(p, smem, w.h);
-        if (GRADIENT == OF_GATES)
+        if (BIAS == GATES)
             load_gates<D, MASK>(p, smem, w);
         mbarrier_wait(&smem->kv_full, 0);
         while (w.next(p)) {
-            consume_tile<D, TABLE, GRADIENT, MASK>(f, p, smem, w, step, t, count++, group);
+            consume_tile<D, BIAS, MASK>(f, p, smem, w, step, t, count++, group);
             t.advance();
         }
-        write_bias<D, GRADIENT, MASK>(f, p, smem, w);
+        write_bias<D, BIAS, MASK>(f, p, smem, w);
     } while (w.next_head());
     // Epilogue. dV first: that frees registers for the angles.
     write_rows<D, MASK>(f.dv, f, p, w, p.dv, MASK == DROPOUT ? p.mask.mask.kept : 1.0f);
@@ -873,7 +928,7 @@ template <int D> __device__ __forceinline__ void init_barriers(backward_smem<D> 
 }
 #endif // HAS_WGMMA
 
-template <int D, bool TABLE, int GRADIENT, int MASK>
+template <int D, int BIAS, int MASK>
 __global__ void __launch_bounds__(THREADS, 1)
     backward_kernel(const __grid_constant__ backward_params p)
 {
@@ -888,10 +943,10 @@ __global__ void __launch_bounds__(THREADS, 1)
     __syncthreads();
     if (threadIdx.x < WARPGROUP) {
         setmaxnreg_dec<PRODUCER_REGISTERS>();
-        produce<D, GRADIENT, MASK>(p, smem);
+        produce<D, BIAS, MASK>(p, smem);
     } else {
         setmaxnreg_inc<CONSUMER_REGISTERS>();
-        consume<D, TABLE, GRADIENT, MASK>(p, smem, (int)threadIdx.x / WARPGROUP - 1);
+        consume<D, BIAS, MASK>(p, smem, (int)threadIdx.x / WARPGROUP - 1);
     }
 #endif
 }
@@ -975,10 +1030,11 @@ template <int D, int MASK>
 alibi_status launch_backward(struct context *c, const backward_params &p,
                              const struct attention_args *a, int entries)
 {
-    auto kernel = p.s.kind == BIAS_TABLE  ? backward_kernel<D, true, OF_TABLE, MASK>
-                  : p.s.kind == BIAS_GATE ? backward_kernel<D, false, OF_GATES, MASK>
-                  : a->dbias.data         ? backward_kernel<D, false, OF_SLOPES, MASK>
-                                          : backward_kernel<D, false, NO_GRADIENT, MASK>;
+    auto kernel = p.s.kind == BIAS_TABLE  ? backward_kernel<D, TABLE, MASK>
+                  : p.s.kind == BIAS_GATE ? backward_kernel<D, GATES, MASK>
+                  : p.s.kind == BIAS_GAIN ? backward_kernel<D, GAIN, MASK>
+                  : a->dbias.data         ? backward_kernel<D, LEARNED_SLOPES, MASK>
+                                          : backward_kernel<D, SLOPES, MASK>;
 
     TRY_RETURN(launch(c, "attention backward", kernel, p.s.B * p.s.Hkv * p.blocks, THREADS,
                       backward_smem_bytes<D>, p));
@@ -1016,9 +1072,13 @@ alibi_status backward_wgmma(struct context *c, const struct attention_args *a, c
     p.rotation = wgmma_rotates(a) ? angles_of(a->rotation, p.s.D) : angles();
     p.tiles = (int)ceil_div(p.s.Lq, QUERIES);
     p.blocks = (int)ceil_div(p.s.Lk, BLOCK_KEYS);
+    p.gains = NULL;
+    p.inverse = 1.0f / p.s.scale;
     TRY_RETURN(reserve(c, &p, D, entries));
     if (a->bias.kind == BIAS_GATE)
         p.dbias = (float *)a->dbias.data;
+    if (a->bias.kind == BIAS_GAIN) // in the place of dbias
+        TRY_RETURN(find_gains(c, p.s, &p.gains));
     TRY_RETURN(make_tensor_map(&p.q, a->q, QUERIES));
     TRY_RETURN(make_tensor_map(&p.dy, a->dy, QUERIES));
     TRY_RETURN(make_tensor_map(&p.k, a->k, BLOCK_KEYS));

@@ -23,7 +23,8 @@
 //                                    ^ the turn is passed on here
 //
 // Differences from FlashAttention-3: the accumulator of S starts from bias / scale instead of zero,
-// so a bias costs one multiply-add per score and nothing later. Key tiles are visited nearest
+// so a bias costs one multiply-add per score and nothing later; a factor by distance (BIAS_GAIN)
+// comes after the product, before the softmax. Key tiles are visited nearest
 // first, so the running maximum hardly ever grows after the first tile, and rescaling O is skipped
 // when no row of the warp needs it. Key tiles that attention_bounds.cu ruled out, or that are
 // outside the window, are not loaded.
@@ -96,8 +97,9 @@ struct find_offsets {
     }
 };
 
-// What S starts from, as a template parameter.
-enum bias_start { FROM_SLOPE, FROM_TABLE, FROM_GATES };
+// What S starts from, as a template parameter. THEN_GAIN: from zero; factor and bias come after the
+// product.
+enum bias_start { FROM_SLOPE, FROM_TABLE, FROM_GATES, THEN_GAIN };
 
 struct forward_params {
     CUtensorMap q, k, v;
@@ -110,6 +112,8 @@ struct forward_params {
     int blocks, items; // query blocks per head; of all heads
     int *taken;        // items that have begun, beside the first of each block of threads
     struct weight_mask mask;
+    const float *gains; // at distance 0, see find_gains()
+    float inverse;      // 1 / scale
 };
 
 template <int D> struct forward_smem {
@@ -298,6 +302,21 @@ __device__ __forceinline__ void start_from_gates(fragment<D> &f, const forward_p
     }
 }
 
+// BIAS_GAIN: S becomes gain S + (1 - gain^2) / scale, in two fused steps. Two rows 8 apart share
+// most of their distances, so a thread reads 34 factors for its 64 scores, from the L1 cache.
+template <int D>
+__device__ __forceinline__ void apply_gain(fragment<D> &f, const float *__restrict__ gains,
+                                           int first_key, float inverse)
+{
+    const float *__restrict__ gain = gains + (f.row - first_key - f.column);
+
+#pragma unroll
+    for (int i = 0; i < BLOCK_KEYS / 2; i++) {
+        float g = __ldg(gain + (row_of(i) - column_of(i)));
+        f.s[i] = fmaf(g, fmaf(-inverse, g, f.s[i]), inverse);
+    }
+}
+
 // Ping-pong: consumers take turns in issuing products, in the order of their number. While one
 // multiplies, the others are at their exponentials. Without this they fall into step, and all of
 // them want the same unit at the same time.
@@ -340,6 +359,8 @@ __device__ __forceinline__ void issue_scores(fragment<D> &f, const forward_param
         start_from_table<D>(f, table, n * BLOCK_KEYS, p.s.T, nearest >= p.s.T - 1);
     else if (START == FROM_GATES && w.h < p.s.G)
         start_from_gates<D>(f, p, w.b, w.h, n * BLOCK_KEYS);
+    else if (START == THEN_GAIN)
+        clear_fragment(f.s);
     else
         start_from_slope<D>(f, step, n * BLOCK_KEYS);
     mbarrier_wait(&smem->k_full[t.stage], t.parity);
@@ -426,7 +447,7 @@ __device__ __forceinline__ void draw_mask(fragment<D> &f, const forward_params &
 
 // After S of key block n has been computed: frees its stage, masks the diagonal and what is
 // outside the window, and takes the softmax.
-template <int D, int MASK>
+template <int D, int START, int MASK>
 __device__ __forceinline__ void finish_scores(fragment<D> &f, const forward_params &p,
                                               forward_smem<D> *smem, const item<D, MASK> &w, int n,
                                               pipeline_state<STAGES> t)
@@ -434,6 +455,8 @@ __device__ __forceinline__ void finish_scores(fragment<D> &f, const forward_para
     fence_fragment(f.s);
     if (threadIdx.x % WARPGROUP == 0)
         mbarrier_arrive(&smem->k_empty[t.stage]);
+    if constexpr (START == THEN_GAIN)
+        apply_gain<D>(f, p.gains, n * BLOCK_KEYS, p.inverse);
     if ((n + 1) * BLOCK_KEYS - 1 > p.s.past() + w.first) {
 #pragma unroll
         for (int i = 0; i < BLOCK_KEYS / 2; i++)
@@ -526,7 +549,7 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
         if constexpr (MASK == DROPOUT)
             draw_mask<D, MASK>(f, p, w, n);
         wgmma_wait<0>();
-        finish_scores<D, MASK>(f, p, smem, w, n, t);
+        finish_scores<D, START, MASK>(f, p, smem, w, n, t);
         pack_operand<BLOCK_KEYS>(f.p, f.s);
 
         // Main loop: S of this block and P V of the one before are in flight together. The softmax
@@ -542,7 +565,7 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
             if constexpr (MASK == DROPOUT)
                 draw_mask<D, MASK>(f, p, w, n);
             wgmma_wait<1>();
-            finish_scores<D, MASK>(f, p, smem, w, n, t);
+            finish_scores<D, START, MASK>(f, p, smem, w, n, t);
             finish_values<D>(f, smem, before);
 
             // Rescale O to the new maximum. Mostly no row of the warp has one.
@@ -608,6 +631,7 @@ alibi_status launch_forward(struct context *c, const struct attention_args *a, f
 {
     const auto kernel = a->bias.kind == BIAS_TABLE  ? forward_kernel<D, FROM_TABLE, MASK>
                         : a->bias.kind == BIAS_GATE ? forward_kernel<D, FROM_GATES, MASK>
+                        : a->bias.kind == BIAS_GAIN ? forward_kernel<D, THEN_GAIN, MASK>
                                                     : forward_kernel<D, FROM_SLOPE, MASK>;
     int grid;
 
@@ -657,6 +681,10 @@ alibi_status forward_wgmma(struct context *c, const struct attention_args *a,
         TRY_RETURN(each<1>(c, "attention forward", find_offsets{ p.s, p.gates },
                            p.s.B * p.s.G * p.gates.length, false));
     }
+    p.gains = NULL;
+    p.inverse = 1.0f / p.s.scale;
+    if (a->bias.kind == BIAS_GAIN)
+        TRY_RETURN(find_gains(c, p.s, &p.gains));
     switch (mask_kind_of(a)) {
     case DROPOUT:
         return p.s.D <= 64 ? launch_forward<64, DROPOUT>(c, a, p)

@@ -141,6 +141,13 @@ template <int PENDING> __device__ __forceinline__ void wgmma_wait()
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
+template <int COUNT> __device__ __forceinline__ void clear_fragment(float (&d)[COUNT])
+{
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        d[i] = 0.0f;
+}
+
 // Between a wait and the first use of an accumulator: the compiler must not move the use up.
 template <int COUNT> __device__ __forceinline__ void fence_fragment(float (&d)[COUNT])
 {
