@@ -4,7 +4,7 @@
  * pass over the model and the logits of every sequence. The median step counts. */
 #include "bench/bench.h"
 
-enum { WARM_UP = 2 };
+enum { WARM_UP = 4 }; /* a device may record a step before it repeats it */
 
 alibi_status alibi_bench_decode(alibi_device *device, const struct alibi_config *config,
                                 int64_t sequences, int64_t length, int64_t repeats, double skip,

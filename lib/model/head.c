@@ -107,7 +107,8 @@ static alibi_status logits(struct workspace *w, int64_t from, int64_t count, boo
             m->device, &(struct linear_args){ .y = y,
                                               .x = head_input(w, from, some),
                                               .weight = value_of(m, m->head),
-                                              .decoding = decoding }));
+                                              .decoding = decoding,
+                                              .room = from == 0 ? w->activations.room : 0 }));
         TRY_RETURN(m->device->ops->download(m->device, out, y));
         out += some * V;
     }

@@ -63,13 +63,14 @@ static struct sizes sizes_of(const struct workspace *w, int64_t B, int64_t L)
     const struct model *m = w->model;
     const struct alibi_config *c = &m->config;
     int64_t least = L == 1 ? m->device->ops->traits.decode_rows : 0;
+    int64_t room = B * L > least ? B * L : least;
 
     return (struct sizes){ .type = m->type,
                            .sums = dtype_sums(m->type),
                            .B = B,
                            .L = L,
                            .rows = B * L,
-                           .room = B * L > least ? B * L : least,
+                           .room = room,
                            .C = c->width,
                            .F = c->ff_width,
                            .V = c->vocab,
@@ -78,7 +79,7 @@ static struct sizes sizes_of(const struct workspace *w, int64_t B, int64_t L)
                            .up = m->parameters[m->blocks[0].up].shape[0],
                            .heads = c->qk_norm ? c->width / c->heads * (c->heads + c->kv_heads) : 0,
                            .gates = most_gates(m),
-                           .logits = m->head_kind->scratch(m, B * L),
+                           .logits = m->head_kind->scratch(m, room),
                            .records = w->settings.skip > 0 };
 }
 
