@@ -174,6 +174,16 @@ alibi_status llamacpp_open(struct foreign *out, const char *path);
 /* The file, which must not exist, appears whole or not at all. */
 alibi_status llamacpp_write(const struct outgoing *o, const char *path);
 
+/* The merges of a tokenizer.json, as pairs with commas, that give the ids which llama.cpp gives for
+ * tokens with scores (llamacpp_scores.c). Sorts the tokens. ALIBI_BAD_INPUT: no merges do. */
+struct scored_token {
+    struct slice text;
+    double score;
+    int32_t id;
+};
+alibi_status llamacpp_merges(struct text *json, struct scored_token *tokens, int64_t count,
+                             const char *path);
+
 /* The tokenizer in the metadata (llamacpp_tokenizer.c). A model has `vocab` rows for its ids. */
 alibi_status llamacpp_read_tokenizer(alibi_tokenizer **out, const struct gguf *g, const char *path);
 alibi_status llamacpp_put_tokenizer(struct gguf_writer *w, const alibi_tokenizer *t, int64_t vocab,

@@ -2,9 +2,9 @@
  *
  * Byte-level BPE is "tokenizer.ggml.model" gpt2, with the tokens and merges as texts; a name,
  * "tokenizer.ggml.pre", stands for the expressions that cut text. BPE of characters, as Llama 2 has
- * it, is the model llama, with tokens and scores: it is written, and read only from the whole
- * tokenizer.json that a file may have as well. That says more, so it is preferred, and written. Our
- * other kinds of tokenizers are there only in our own form. */
+ * it, is the model llama, with tokens and scores. A file may have the whole tokenizer.json as well.
+ * That says more, so it is preferred, and written. Our other kinds of tokenizers are there only in
+ * our own form. */
 #include <string.h>
 
 #include "base/json.h"
@@ -13,11 +13,24 @@
 
 static const char key_model[] = "tokenizer.ggml.model", key_pre[] = "tokenizer.ggml.pre",
                   key_tokens[] = "tokenizer.ggml.tokens", key_types[] = "tokenizer.ggml.token_type",
-                  key_merges[] = "tokenizer.ggml.merges", key_end[] = "tokenizer.ggml.eos_token_id",
+                  key_merges[] = "tokenizer.ggml.merges", key_scores[] = "tokenizer.ggml.scores",
+                  key_begin[] = "tokenizer.ggml.bos_token_id",
+                  key_end[] = "tokenizer.ggml.eos_token_id",
+                  key_add_begin[] = "tokenizer.ggml.add_bos_token",
+                  key_prefix[] = "tokenizer.ggml.add_space_prefix",
                   key_json[] = "tokenizer.huggingface.json", key_ours[] = "alibi.tokenizer";
 
 /* What kind of token it is, as llama.cpp numbers them. */
-enum { TOKEN_NORMAL = 1, TOKEN_CONTROL = 3, TOKEN_USER = 4, TOKEN_UNUSED = 5, TOKEN_BYTE = 6 };
+enum {
+    TOKEN_NORMAL = 1,
+    TOKEN_UNKNOWN = 2, /* stands for characters without a token */
+    TOKEN_CONTROL = 3,
+    TOKEN_USER = 4,
+    TOKEN_UNUSED = 5,
+    TOKEN_BYTE = 6
+};
+
+#define BLANK "\xE2\x96\x81" /* U+2581, in tokens of characters */
 
 /* ---- names of expressions */
 
@@ -70,38 +83,99 @@ static const struct pre *pre_of(const struct bpe_file *f)
 
 /* ---- reading */
 
+/* The tokens of a file. */
+struct listed {
+    const struct gguf_value *tokens, *types; /* types: NULL: all are normal */
+    int64_t count;                           /* without those that only pad the embedding */
+    int64_t begin, end;                      /* ids; -1: none */
+    bool characters;
+};
+
+static int64_t type_of_token(const struct listed *l, int64_t id)
+{
+    int64_t type = TOKEN_NORMAL;
+
+    return l->types && gguf_integer(l->types, id, &type) ? type : TOKEN_NORMAL;
+}
+
+/* Matched in the text before anything else. llama.cpp does so with a token of the user that has
+ * U+2581 too, but finds it only where text has that letter; where text has blanks, it merges it. */
+static bool is_added(const struct listed *l, int64_t id, struct slice token)
+{
+    int64_t type = type_of_token(l, id);
+
+    if (type == TOKEN_USER)
+        return !l->characters || token.bytes == 0 ||
+               !memmem(token.at, token.bytes, BLANK, strlen(BLANK));
+    return type == TOKEN_CONTROL || (type == TOKEN_UNKNOWN && l->characters) || id == l->begin ||
+           id == l->end;
+}
+
+/* An id in the metadata; `standard` if it is not there, -1 if there is no such token. */
+static int64_t id_at(const struct gguf *g, const char *key, int64_t standard, int64_t count)
+{
+    const struct gguf_value *v = gguf_find(g, key);
+    int64_t id = standard;
+
+    if (v && (v->array || !gguf_integer(v, 0, &id)))
+        id = -1;
+    return id >= 0 && id < count ? id : -1;
+}
+
+static bool flag_at(const struct gguf *g, const char *key, bool standard)
+{
+    const struct gguf_value *v = gguf_find(g, key);
+
+    if (v)
+        gguf_flag(v, &standard);
+    return standard;
+}
+
+/* Llama 2 has its special tokens first, and puts one before a text, unless the file says otherwise.
+ * `begins`: the same holds for byte-level BPE that has the id in the metadata. */
+static alibi_status find_tokens(struct listed *out, const struct gguf *g, bool characters,
+                                bool begins, const char *path)
+{
+    struct listed l = { .tokens = gguf_find(g, key_tokens),
+                        .types = gguf_find(g, key_types),
+                        .characters = characters };
+
+    if (!l.tokens || !l.tokens->array || l.tokens->kind != GGUF_TEXT)
+        return fail(ALIBI_BAD_INPUT, "'%s' lacks the texts \"%s\"", path, key_tokens);
+    l.count = l.tokens->count;
+    while (l.count > 0 && type_of_token(&l, l.count - 1) == TOKEN_UNUSED)
+        l.count--;
+    l.end = id_at(g, key_end, characters ? 2 : -1, l.count);
+    if (flag_at(g, key_add_begin, begins))
+        l.begin = id_at(g, key_begin, characters ? 1 : -1, l.count);
+    else
+        l.begin = -1;
+    *out = l;
+    return ALIBI_OK;
+}
+
 static void put(struct text *json, const char *literal)
 {
     text_append_bytes(json, literal, strlen(literal));
 }
 
-/* Kinds of tokens; all are normal where the file does not say. */
-static int64_t type_of_token(const struct gguf_value *types, int64_t id)
+static void put_added(struct text *json, const struct listed *l)
 {
-    int64_t type = TOKEN_NORMAL;
-
-    return types && gguf_integer(types, id, &type) ? type : TOKEN_NORMAL;
-}
-
-static void put_added(struct text *json, const struct gguf_value *tokens, int64_t count,
-                      const struct gguf_value *types, int64_t end)
-{
-    const char *at = tokens->at;
+    const char *at = l->tokens->at;
     bool any = false;
 
     put(json, "\"added_tokens\": [");
-    for (int64_t id = 0; id < count; id++) {
+    for (int64_t id = 0; id < l->count; id++) {
         struct slice token = gguf_next_text(&at);
-        int64_t type = type_of_token(types, id);
-        if (type != TOKEN_CONTROL && type != TOKEN_USER && id != end)
+        if (!is_added(l, id, token))
             continue;
         text_append(json, "%s{\"id\": %lld, \"content\": ", any ? ",\n" : "", (long long)id);
         json_append_string(json, token.at, token.bytes);
         text_append(json,
                     ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
                     "\"normalized\": false, \"special\": %s%s}",
-                    type == TOKEN_USER ? "false" : "true",
-                    id == end ? ", \"end_of_document\": true" : "");
+                    type_of_token(l, id) == TOKEN_USER ? "false" : "true",
+                    id == l->end ? ", \"end_of_document\": true" : "");
         any = true;
     }
     put(json, "],\n");
@@ -122,73 +196,132 @@ static void put_pre(struct text *json, const struct pre *pre)
               "\"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": false}]},\n");
 }
 
-static void put_model(struct text *json, const struct gguf_value *tokens, int64_t count,
-                      const struct gguf_value *merges, bool ignore_merges)
+/* The token that is put before a text. */
+static void put_template(struct text *json, const struct listed *l)
 {
-    const char *at = tokens->at;
+    const char *at = l->tokens->at;
+    struct slice name = { 0 };
 
-    text_append(json,
-                "\"post_processor\": null,\n\"decoder\": {\"type\": \"ByteLevel\", "
-                "\"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true},\n"
-                "\"model\": {\"type\": \"BPE\", \"ignore_merges\": %s, \"vocab\": {",
-                ignore_merges ? "true" : "false");
-    for (int64_t id = 0; id < count; id++) {
+    if (l->begin < 0) {
+        put(json, "\"post_processor\": null,\n");
+        return;
+    }
+    for (int64_t id = 0; id <= l->begin; id++)
+        name = gguf_next_text(&at);
+    put(json, "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": "
+              "[{\"SpecialToken\": {\"id\": ");
+    json_append_string(json, name.at, name.bytes);
+    put(json, ", \"type_id\": 0}}, {\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}],\n"
+              "\"special_tokens\": {");
+    json_append_string(json, name.at, name.bytes);
+    put(json, ": {\"id\": ");
+    json_append_string(json, name.at, name.bytes);
+    text_append(json, ", \"ids\": [%lld]}}},\n", (long long)l->begin);
+}
+
+static void put_vocabulary(struct text *json, const struct listed *l)
+{
+    const char *at = l->tokens->at;
+
+    put(json, "\"vocab\": {");
+    for (int64_t id = 0; id < l->count; id++) {
         struct slice token = gguf_next_text(&at);
         put(json, id > 0 ? ",\n" : "\n");
         json_append_string(json, token.at, token.bytes);
         text_append(json, ": %lld", (long long)id);
     }
     put(json, "}, \"merges\": [");
-    at = merges->at;
-    for (int64_t i = 0; i < merges->count; i++) {
-        struct slice merge = gguf_next_text(&at);
-        put(json, i > 0 ? ",\n" : "\n");
-        json_append_string(json, merge.at, merge.bytes);
-    }
-    put(json, "]}}\n");
 }
 
-/* The rows that pad the embedding have tokens in the file, but are not of the tokenizer. */
-static int64_t used_tokens(const struct gguf_value *tokens, const struct gguf_value *types)
-{
-    int64_t count = tokens->count;
-
-    while (count > 0 && type_of_token(types, count - 1) == TOKEN_UNUSED)
-        count--;
-    return count;
-}
-
-static alibi_status read_bpe(alibi_tokenizer **out, const struct gguf *g, const char *path)
+static alibi_status read_byte_level(alibi_tokenizer **out, const struct gguf *g, const char *path)
 {
     alibi_status status;
-    const struct gguf_value *tokens = gguf_find(g, key_tokens), *merges = gguf_find(g, key_merges);
-    const struct gguf_value *types = gguf_find(g, key_types), *pre = gguf_find(g, key_pre);
-    const struct gguf_value *last = gguf_find(g, key_end);
+    const struct gguf_value *merges = gguf_find(g, key_merges), *pre = gguf_find(g, key_pre);
     const struct pre *known;
+    const char *at;
     struct slice name = { "default", 7 };
+    struct listed l;
     struct text json = { 0 };
-    int64_t count, end = -1;
 
-    if (!tokens || !tokens->array || tokens->kind != GGUF_TEXT || !merges || !merges->array ||
-        merges->kind != GGUF_TEXT)
-        return fail(ALIBI_BAD_INPUT, "'%s' lacks the texts \"%s\" and \"%s\"", path, key_tokens,
-                    key_merges);
     if (pre && !gguf_text(pre, &name))
         return fail(ALIBI_BAD_INPUT, "'%s': \"%s\" is not a text", path, key_pre);
     known = pre_named(name);
     if (!known)
         return fail(ALIBI_BAD_INPUT, "'%s': text is cut as '%.*s', which is not known", path,
                     (int)(name.bytes < 60 ? name.bytes : 60), name.at);
-    if (last)
-        gguf_integer(last, 0, &end);
-    count = used_tokens(tokens, types);
-    put(&json, "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null,\n");
-    put_added(&json, tokens, count, types, end);
+    TRY_RETURN(find_tokens(&l, g, false, known->ignore_merges, path));
+    if (!merges || !merges->array || merges->kind != GGUF_TEXT)
+        return fail(ALIBI_BAD_INPUT, "'%s' lacks the texts \"%s\"", path, key_merges);
+    put(&json, "{");
+    put_added(&json, &l);
     put_pre(&json, known);
-    put_model(&json, tokens, count, merges, known->ignore_merges);
+    put_template(&json, &l);
+    text_append(&json, "\"model\": {\"type\": \"BPE\", \"ignore_merges\": %s, ",
+                known->ignore_merges ? "true" : "false");
+    put_vocabulary(&json, &l);
+    at = merges->at;
+    for (int64_t i = 0; i < merges->count; i++) {
+        struct slice merge = gguf_next_text(&at);
+        put(&json, i > 0 ? ",\n" : "\n");
+        json_append_string(&json, merge.at, merge.bytes);
+    }
+    put(&json, "]}}\n");
     TRY(text_status(&json));
     TRY(tokenizer_read(out, json.data, json.length, path));
 out:
+    text_free(&json);
+    return status;
+}
+
+/* The tokens that are made of characters, with their scores. */
+static alibi_status read_scores(struct scored_token *tokens, int64_t *count, const struct listed *l,
+                                const struct gguf *g, const char *path)
+{
+    const struct gguf_value *scores = gguf_find(g, key_scores);
+    const char *at = l->tokens->at;
+
+    *count = 0;
+    for (int64_t id = 0; id < l->count; id++) {
+        struct slice text = gguf_next_text(&at);
+        double score = 0;
+        if (!scores || !scores->array || !gguf_real(scores, id, &score))
+            return fail(ALIBI_BAD_INPUT, "'%s' lacks a number for each token in \"%s\"", path,
+                        key_scores);
+        if (!is_added(l, id, text) && type_of_token(l, id) != TOKEN_BYTE)
+            tokens[(*count)++] = (struct scored_token){ text, score, (int32_t)id };
+    }
+    return ALIBI_OK;
+}
+
+static alibi_status read_characters(alibi_tokenizer **out, const struct gguf *g, const char *path)
+{
+    alibi_status status;
+    struct listed l;
+    struct text json = { 0 };
+    struct scored_token *tokens = NULL;
+    int64_t count = 0;
+    bool prefix = flag_at(g, key_prefix, true);
+
+    TRY_RETURN(find_tokens(&l, g, true, true, path));
+    if (l.count > INT32_MAX)
+        return fail(ALIBI_BAD_INPUT, "'%s' has too many tokens", path);
+    TRY(NEW_ARRAY(&tokens, l.count, "the tokens of a tokenizer"));
+    TRY(read_scores(tokens, &count, &l, g, path));
+    put(&json, "{");
+    put_added(&json, &l);
+    put(&json, "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [");
+    put(&json, prefix ? "{\"type\": \"Prepend\", \"prepend\": \"" BLANK "\"}, " : "");
+    put(&json, "{\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"" BLANK
+               "\"}]},\n\"pre_tokenizer\": null,\n");
+    put_template(&json, &l);
+    put(&json, "\"model\": {\"type\": \"BPE\", \"byte_fallback\": true, ");
+    put_vocabulary(&json, &l);
+    TRY(llamacpp_merges(&json, tokens, count, path));
+    put(&json, "]}}\n");
+    TRY(text_status(&json));
+    TRY(tokenizer_read(out, json.data, json.length, path));
+out:
+    mem_free(tokens);
     text_free(&json);
     return status;
 }
@@ -205,7 +338,9 @@ alibi_status llamacpp_read_tokenizer(alibi_tokenizer **out, const struct gguf *g
     if (!model || !gguf_text(model, &text))
         return fail(ALIBI_BAD_INPUT, "'%s' has no \"%s\"", path, key_model);
     if (text.bytes == 4 && memcmp(text.at, "gpt2", 4) == 0)
-        return read_bpe(out, g, path);
+        return read_byte_level(out, g, path);
+    if (text.bytes == 5 && memcmp(text.at, "llama", 5) == 0)
+        return read_characters(out, g, path);
     return fail(ALIBI_BAD_INPUT, "'%s': tokenizers of kind '%.*s' are not known", path,
                 (int)(text.bytes < 60 ? text.bytes : 60), text.at);
 }
@@ -269,7 +404,7 @@ static alibi_status put_tokens(struct gguf_writer *w, struct tokens *t, const st
              &(struct gguf_value){ GGUF_TEXT, true, t->count, t->texts.data, t->texts.length });
     gguf_put(w, key_types,
              &(struct gguf_value){ GGUF_I32, true, t->count, t->types.data, t->types.length });
-    gguf_put(w, pre ? key_merges : "tokenizer.ggml.scores",
+    gguf_put(w, pre ? key_merges : key_scores,
              &(struct gguf_value){ pre ? GGUF_TEXT : GGUF_F32, true, merge_count, merges->data,
                                    merges->length });
     TRY_RETURN(text_status(&t->texts));
@@ -323,7 +458,7 @@ static void add_characters(struct tokens *t, struct slice text)
 {
     t->spelled.length = 0;
     for (size_t i = 0; i < text.bytes; i++)
-        text_append_bytes(&t->spelled, text.at[i] == ' ' ? "\xE2\x96\x81" : &text.at[i],
+        text_append_bytes(&t->spelled, text.at[i] == ' ' ? BLANK : &text.at[i],
                           text.at[i] == ' ' ? 3 : 1);
     add_token(t, slice_of(&t->spelled), TOKEN_NORMAL);
 }
@@ -358,7 +493,7 @@ static alibi_status put_characters(struct gguf_writer *w, const struct bpe_file 
     TRY(put_tokens(
         w, &t, &(struct text){ .data = (char *)scores, .length = (size_t)vocab * sizeof *scores },
         vocab, NULL));
-    gguf_put_bool(w, "tokenizer.ggml.add_space_prefix", f->prefix != PREFIX_NONE);
+    gguf_put_bool(w, key_prefix, f->prefix != PREFIX_NONE);
 out:
     tokens_fini(&t);
     mem_free(scores);
@@ -419,10 +554,10 @@ alibi_status llamacpp_put_tokenizer(struct gguf_writer *w, const alibi_tokenizer
         gguf_put_text(w, key_model, "no_vocab");
     gguf_put_slice(w, bpe ? key_json : key_ours, slice_of(&json));
     if (alibi_tokenizer_end(t) >= 0 && (bpe || bytes)) {
-        gguf_put_u32(w, "tokenizer.ggml.bos_token_id", (uint32_t)tokenizer_start(t));
+        gguf_put_u32(w, key_begin, (uint32_t)tokenizer_start(t));
         gguf_put_u32(w, key_end, (uint32_t)alibi_tokenizer_end(t));
     }
-    gguf_put_bool(w, "tokenizer.ggml.add_bos_token", alibi_tokenizer_begin(t) >= 0);
+    gguf_put_bool(w, key_add_begin, alibi_tokenizer_begin(t) >= 0);
 out:
     bpe_file_free(file);
     text_free(&json);

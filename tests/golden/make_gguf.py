@@ -1,21 +1,26 @@
 #!/usr/bin/env python3
 """Writes tests/golden/gguf with the `gguf` package of llama.cpp.
 
-    python3 tests/golden/make_gguf.py        needs gguf and numpy; a second
+    python3 tests/golden/make_gguf.py        needs gguf, numpy, sentencepiece and llama-cpp-python, and a release build; seconds
 
 kinds.gguf has metadata of every kind and tensors of every type; test_gguf.c reads it. The tensors `q8_0`, `f16` and `bf16`
 hold the numbers of the F32 tensor `numbers`, so that decoding and encoding can be compared with the package's to the last bit:
 ties, blocks of zeros, subnormal scales and the largest of fp16.
 
-The others, which test_llamacpp.c reads, are models of tests/golden/data (whose logits PyTorch computed) and tokenizers of
+sentencepiece.gguf has tokens with scores, and sentencepiece.ids the ids that llama.cpp gives for sentencepiece.txt.
+The others, which test_llamacpp.c reads as well, are models of tests/golden/data (whose logits PyTorch computed) and tokenizers of
 tests/golden/tokenizers, under the names and in the layout that llama.cpp's own converters give them.
 """
 import json
 import pathlib
 import struct
+import subprocess
+import tempfile
 
 import gguf
 import numpy as np
+from compare_sentencepiece import PROGRAM, learn, write_gguf
+from llama_cpp import Llama
 
 FOLDER = pathlib.Path(__file__).parent / "gguf"
 
@@ -158,6 +163,27 @@ def tokenizer(name, pre):
     finish(w)
 
 
+MIXED = """Größe  and   blanks\tof     every kind \u2581 <user> here </s>x
+漢字 and 🙂 and \u0301, banana ananas aaaaaaa abababa --------
+  def f(x):
+      return  x\n\n\n
+"""
+
+
+def characters():
+    """Tokens with scores, as SentencePiece learns them from the built-in text."""
+    with tempfile.TemporaryDirectory() as folder:
+        trained = pathlib.Path(folder) / "trained.txt"
+        subprocess.run([PROGRAM, "text", "--quiet", "--text-bytes", "100000", "--out", trained], check=True)
+        m = learn(pathlib.Path(folder), "bpe-600", trained)
+        text = MIXED + trained.read_text()[:3000] + MIXED
+    write_gguf(FOLDER / "sentencepiece.gguf", m, True, False)
+    theirs = Llama(str(FOLDER / "sentencepiece.gguf"), vocab_only=True, verbose=False)
+    ids = theirs.tokenize(text.encode(), add_bos=False, special=True)
+    (FOLDER / "sentencepiece.txt").write_text(text)
+    (FOLDER / "sentencepiece.ids").write_text(" ".join(map(str, ids)) + "\n")
+
+
 def main():
     FOLDER.mkdir(exist_ok=True)
     kinds()
@@ -165,6 +191,7 @@ def main():
         model(name, arch)
     for name, pre in (("gpt2", "gpt-2"), ("bloom", "bloom"), ("llama3", "llama-bpe"), ("nfc", "mpt")):
         tokenizer(name, pre)
+    characters()
 
 
 if __name__ == "__main__":

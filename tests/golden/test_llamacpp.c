@@ -298,6 +298,86 @@ static void tokenizers_of_files_give_the_ids_of_their_tokenizer_json(void **stat
     }
 }
 
+/* Tokens with scores: the ids that llama.cpp gives, for blanks, runs, and characters that have no
+ * token. */
+static void tokens_with_scores_give_the_ids_of_llamacpp(void **state)
+{
+    alibi_tokenizer *t = NULL;
+    struct gguf *g = NULL;
+    char *text = NULL, *list = NULL, *at, *decoded = NULL;
+    int32_t *ids = NULL;
+    int64_t count = 0;
+    size_t bytes = 0, list_bytes = 0, back = 0;
+
+    (void)state;
+    assert_ok(gguf_open(&g, GOLDEN "/gguf/sentencepiece.gguf"));
+    assert_ok(llamacpp_read_tokenizer(&t, g, "m.gguf"));
+    assert_int_equal(alibi_tokenizer_begin(t), 1);
+    assert_int_equal(alibi_tokenizer_end(t), 2);
+    assert_ok(file_read_all(&text, &bytes, GOLDEN "/gguf/sentencepiece.txt", FILE_MAX));
+    assert_ok(file_read_all(&list, &list_bytes, GOLDEN "/gguf/sentencepiece.ids", FILE_MAX));
+    assert_ok(alibi_tokenizer_encode(t, text, bytes, &ids, &count));
+    at = list;
+    for (int64_t i = 0; i < count; i++)
+        assert_int_equal(ids[i], strtol(at, &at, 10));
+    assert_string_equal(at, "\n");
+    assert_true(count > 1000);
+    assert_ok(alibi_tokenizer_decode(t, ids, count, &decoded, &back));
+    assert_non_null(strstr(decoded, "every kind"));
+    alibi_text_free(decoded);
+    alibi_ids_free(ids);
+    mem_free(text);
+    mem_free(list);
+    alibi_tokenizer_free(t);
+    gguf_free(g);
+}
+
+/* Where merges would not give those ids, the file says too little. */
+static void tokens_with_scores_that_no_merges_have_are_refused(void **state)
+{
+    static const struct {
+        const char *token, *part; /* two of four; the others are "a" and "aa" */
+        double score;
+        const char *message;
+    } cases[] = {
+        { "ab", "b", -1, "tokens 4 and 3 have the same score" },
+        { "ab", "b", NAN, "token 3 has no finite score" },
+        { "ab", "c", -2, "'b', a character of the token 'ab', is not a token" },
+        { "a\xFF", "b", -2, "token 3 is not UTF-8" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *part = cases[i].part;
+        struct scored_token tokens[] = {
+            { { "a", 1 }, 0, 0 },
+            { { part, 1 }, 0, 1 },
+            { { "aa", 2 }, -1, 4 },
+            { { cases[i].token, 2 }, cases[i].score, 3 },
+        };
+        struct text json = { 0 };
+        assert_fails(llamacpp_merges(&json, tokens, 4, "m.gguf"), ALIBI_BAD_INPUT,
+                     cases[i].message);
+        text_free(&json);
+    }
+}
+
+/* Of two ways to make a token the one with the longer left part is first. */
+static void merges_are_the_cuts_of_tokens_by_score(void **state)
+{
+    struct scored_token tokens[] = {
+        { { "a", 1 }, -9, 0 },   { { "b", 1 }, -9, 1 },  { { "ab", 2 }, -3, 2 },
+        { { "aba", 3 }, -1, 3 }, { { "ba", 2 }, -2, 4 },
+    };
+    struct text json = { 0 };
+
+    (void)state;
+    assert_ok(llamacpp_merges(&json, tokens, 5, "m.gguf"));
+    assert_string_equal(json.data, "[\"ab\", \"a\"],\n[\"a\", \"ba\"],\n[\"b\", \"a\"],\n"
+                                   "[\"a\", \"b\"]");
+    text_free(&json);
+}
+
 /* Without the tokenizer.json that the file has as well, the tokens and merges must suffice. */
 static alibi_tokenizer *read_back(const alibi_tokenizer *t, int64_t vocab, const char *whole)
 {
@@ -412,6 +492,26 @@ static void memory_faults_leave_nothing(void **state)
     assert_true(fail_each_call("memory", round_trip, dir, ALIBI_MEMORY, "") > 50);
 }
 
+static alibi_status read_scores(void *unused)
+{
+    struct gguf *g = NULL;
+    alibi_tokenizer *t = NULL;
+    alibi_status status = gguf_open(&g, GOLDEN "/gguf/sentencepiece.gguf");
+
+    (void)unused;
+    if (status == ALIBI_OK)
+        status = llamacpp_read_tokenizer(&t, g, "m.gguf");
+    alibi_tokenizer_free(t);
+    gguf_free(g);
+    return status;
+}
+
+static void memory_faults_while_scores_are_read_leave_nothing(void **state)
+{
+    (void)state;
+    assert_true(fail_each_call("memory", read_scores, NULL, ALIBI_MEMORY, "") > 10);
+}
+
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, drop_folder)
 
 int main(void)
@@ -424,9 +524,13 @@ int main(void)
         IN_FOLDER(what_is_not_known_is_refused_by_name),
         IN_FOLDER(an_export_never_replaces_a_file),
         cmocka_unit_test(tokenizers_of_files_give_the_ids_of_their_tokenizer_json),
+        cmocka_unit_test(tokens_with_scores_give_the_ids_of_llamacpp),
+        cmocka_unit_test(tokens_with_scores_that_no_merges_have_are_refused),
+        cmocka_unit_test(merges_are_the_cuts_of_tokens_by_score),
         cmocka_unit_test(tokenizers_come_back_from_their_tokens_and_merges),
         cmocka_unit_test(tokenizers_of_characters_have_scores_and_bytes),
         IN_FOLDER(memory_faults_leave_nothing),
+        cmocka_unit_test(memory_faults_while_scores_are_read_leave_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
