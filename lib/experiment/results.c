@@ -573,7 +573,7 @@ static alibi_status view_costs(struct report_experiment *x, const alibi_experime
             if (s->train_seconds == 0)
                 continue;
             x->cost[x->costs++] =
-                (struct report_cost){ .model = e->model[n % e->models].name,
+                (struct report_cost){ .method = n % e->models,
                                       .machine = s->device,
                                       .length = e->evaluation[v].lengths.at[n / e->models],
                                       .train_seconds = s->train_seconds,

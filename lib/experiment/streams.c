@@ -149,8 +149,9 @@ static alibi_status view_stream(struct report_stream *out, const alibi_experimen
             r->at[i].decode_error = s.decode_error;
             r->at[i].cache_bytes = s.cache_bytes;
         }
-        if (any > 0)
-            out->machine = e->model[m].seed[0].cost.machine;
+        for (int k = 0; k < e->model[m].seeds.count && any > 0; k++)
+            if (e->model[m].seed[k].cost.machine[0] != '\0')
+                out->machine = e->model[m].seed[k].cost.machine;
         out->models += any > 0;
     }
     return ALIBI_OK;

@@ -339,7 +339,8 @@ struct label_text label_text(const struct chart *chart, const struct label *labe
  * The colours were chosen for distance in CIE Lab under normal sight and under simulated
  * deuteranopia and protanopia (the first five at least 20 apart, all at least 13). They differ in
  * lightness, so that they also hold in grey print. Colour is never the only sign: every series has
- * a marker, a letter and a label. The first seven belong to the position methods below. */
+ * a marker, a letter and a label. The first seven belong to the position methods of
+ * looks_assign(). */
 
 static const struct look looks[LOOKS] = {
     { "#1d5fd6", "#7fb0ff", 33, "M-4,0A4,4 0 1 1 4,0A4,4 0 1 1 -4,0Z" }, /* blue, disc */
@@ -368,19 +369,29 @@ const char *dash_of(int look)
 
 void looks_assign(int *of, const char (*names)[ALIBI_NAME_MAX], int count)
 {
-    static const char *const owners[] = { "alibi", "sinusoidal", "rotary", "t5",
-                                          "none",  "learned",    "hybrid" };
-    int owned = sizeof owners / sizeof *owners, next = owned,
-        used[sizeof owners / sizeof *owners] = { 0 };
+    static const char *const owners[LOOKS - 1] = { "alibi", "sinusoidal", "rotary", "t5",
+                                                   "none",  "learned",    "hybrid" };
+    static const int spare[LOOKS] = { 7, 5, 6, 3, 4, 2, 1, 0 };
+    int used[LOOKS] = { 0 }, others = 0;
 
     for (int i = 0; i < count; i++) {
         size_t length = strcspn(names[i], "-:");
-        int look = 0;
 
-        while (look < owned &&
-               (strlen(owners[look]) != length || strncmp(names[i], owners[look], length) != 0))
-            look++;
-        of[i] = look < owned ? look + LOOKS * used[look]++ : next++;
+        of[i] = LOOKS - 1;
+        for (int look = 0; look < LOOKS - 1; look++)
+            if (strlen(owners[look]) == length && strncmp(names[i], owners[look], length) == 0)
+                of[i] = look;
+        if (of[i] < LOOKS - 1)
+            of[i] += LOOKS * used[of[i]]++;
+    }
+    /* Looks whose owners are not there first; then all again, dashed. */
+    for (int i = 0; i < count; i++) {
+        if (of[i] % LOOKS != LOOKS - 1)
+            continue;
+        while (others < LOOKS && used[spare[others]] > 0)
+            others++;
+        of[i] = spare[others % LOOKS] + others / LOOKS * LOOKS;
+        others++;
     }
 }
 

@@ -214,11 +214,13 @@ static int position_lengths(int64_t lengths[POSITION_LENGTHS], const struct view
     return count;
 }
 
-/* The shortest is the palest, and drawn last: where it ends the next one is seen. */
+/* The shortest is the palest, and drawn last: where it ends the next one is seen. A model that is
+ * worse with much context than any is with none has broken, and its curve is clipped there. */
 alibi_status curves_of_positions(struct curves **out, const struct view *v, int method)
 {
     struct curves *c = NULL;
     struct range r = { INFINITY, 0 };
+    double worst = 0;
     int64_t lengths[POSITION_LENGTHS];
     int count = position_lengths(lengths, v);
 
@@ -228,6 +230,8 @@ alibi_status curves_of_positions(struct curves **out, const struct view *v, int 
             c->series[i].count = 0;
             add_positions(c, i, v, m, lengths[i]);
             scale_positions(c, i, &r);
+            if (c->series[i].count > 0)
+                worst = fmax(worst, c->y[i][0]);
         }
     become_parts(c, v, method, count);
     for (int i = 0; i < count; i++) {
@@ -240,6 +244,7 @@ alibi_status curves_of_positions(struct curves **out, const struct view *v, int 
     }
     scale_y(c, r);
     c->chart.log_y = false;
+    c->chart.y_limit = 1.1 * worst;
     c->one_scale = c->chart.plain = c->chart.ends = true;
     if (v->trained_at != NULL)
         c->chart.mark_x = (double)v->trained_at[method];
@@ -392,13 +397,18 @@ alibi_status curves_of_targets(struct curves **out, const struct view *v,
     return ALIBI_OK;
 }
 
-/* Both controls have one scale. Curves are clipped at three times the largest use below 0. */
+/* Both controls have one scale, of the models that do not break if there are any: what is lost by
+ * one that breaks is large, and says nothing. Curves are clipped at three times the largest use
+ * below 0. */
 static void scale_uses(struct chart *chart, const struct report_targets *t)
 {
     double from = 0, to = 0.01;
+    bool all = true;
 
     for (int m = 0; m < t->models; m++)
-        for (int i = 0; i < t->contexts; i++) {
+        all = all && t->model[m].reach == ALIBI_BREAKS;
+    for (int m = 0; m < t->models; m++)
+        for (int i = 0; i < t->contexts && (all || t->model[m].reach != ALIBI_BREAKS); i++) {
             const struct alibi_target_context *at = &t->model[m].kind[ALIBI_ALL_TARGETS].at[i];
             const struct alibi_estimate of[] = { at->beyond, at->content };
 
@@ -564,14 +574,15 @@ alibi_status curves_of_costs(struct curves **out, const struct view *v,
     struct curves *c = NULL;
 
     TRY_RETURN(curves_new(&c, v));
-    for (int i = 0; i < x->costs; i++)
-        for (int m = 0; m < v->methods; m++) /* several evaluations may have too many for a curve */
-            if (strcmp(v->name[m], x->cost[i].model) == 0 &&
-                c->series[m].count < ALIBI_POSITION_BINS)
-                add_point(c, m, (double)x->cost[i].length, cost_of(&x->cost[i], kind),
-                          kind == COST_TRAIN_SPEED  ? x->cost[i].train_error
-                          : kind == COST_EVAL_SPEED ? x->cost[i].eval_error
-                                                    : NAN);
+    for (int i = 0; i < x->costs; i++) {
+        int m = x->cost[i].method;
+
+        if (c->series[m].count < ALIBI_POSITION_BINS) /* several evaluations may have more */
+            add_point(c, m, (double)x->cost[i].length, cost_of(&x->cost[i], kind),
+                      kind == COST_TRAIN_SPEED  ? x->cost[i].train_error
+                      : kind == COST_EVAL_SPEED ? x->cost[i].eval_error
+                                                : NAN);
+    }
     c->chart.zero = c->one_scale = true;
     c->chart.show = kind <= COST_EVAL_SPEED ? show_count : NULL;
     c->chart.mark_x = NAN;

@@ -65,16 +65,16 @@ static void append_axis(struct text *out, const struct dots *d, const struct axi
                     escape(d->mark_label).text);
 }
 
-void dots_label(struct dots_row *row, const struct view *v, int64_t layer)
+void dots_label(struct dots_row *row, const struct view *v, int64_t layer, bool named)
 {
     const char *name = v->name[row->method];
     int kept = cut_bytes(name, LABEL_CHARACTERS);
     char number[24] = "";
 
     if (layer >= 0)
-        snprintf(number, sizeof number, " %lld", (long long)layer + 1);
-    snprintf(row->label, sizeof row->label, "%.*s%s%s", kept, name, name[kept] != '\0' ? "…" : "",
-             number);
+        snprintf(number, sizeof number, "%s%lld", named ? " " : "", (long long)layer + 1);
+    snprintf(row->label, sizeof row->label, "%.*s%s%s", named ? kept : 0, name,
+             named && name[kept] != '\0' ? "…" : "", number);
 }
 
 void dots_svg(struct text *out, const struct view *v, const struct dots *d)
@@ -127,12 +127,20 @@ static double number_at(const void *of, int64_t k)
 
 static const char *title_of(const char *name)
 {
-    if (strcmp(name, "logn") == 0)
-        return "logn: the factor s of each head, on ln n";
-    if (strcmp(name, "gate_tokens") == 0)
-        return "fox: how many tokens the gate of each head keeps, where the text does not move it";
-    if (strcmp(name, "slopes") == 0)
-        return "Slopes of each head";
+    static const char *const titles[][2] = {
+        { "slopes", "Slopes of each head" },
+        { "logn", "logn: the factor s of each head, on ln n" },
+        { "gate_tokens",
+          "fox: how many tokens the gate of each head keeps, where the text does not move it" },
+        { "kerple_p", "kerple: p of each head, how steeply the bias falls" },
+        { "kerple_a", "kerple: a of each head, the scale of its distances" },
+        { "bam_alpha", "bam: alpha of each head, the logarithm of its slope" },
+        { "bam_beta", "bam: beta of each head, the power of the distance" },
+    };
+
+    for (size_t i = 0; i < sizeof titles / sizeof *titles; i++)
+        if (strcmp(name, titles[i][0]) == 0)
+            return titles[i][1];
     return name;
 }
 
@@ -145,6 +153,7 @@ static alibi_status append_name(struct text *out, const struct view *v,
                       .caption = "One dot per head, one row per training and layer.",
                       .label = name,
                       .mark = NAN };
+    const struct report_numbers *last = NULL;
     char id[48];
 
     TRY_RETURN(NEW_ZERO_ARRAY(&rows, ROWS_MAX, "the dots of a figure"));
@@ -152,13 +161,15 @@ static alibi_status append_name(struct text *out, const struct view *v,
     for (int64_t i = 0; i < x->numbers_count && d.rows < ROWS_MAX; i++) {
         const struct report_numbers *n = &x->numbers[i];
         struct dots_row *r = &rows[d.rows];
+        bool follows = last && last->method == n->method && last->place < n->place;
 
         if (strcmp(n->name, name) != 0)
             continue;
         *r = (struct dots_row){
             .method = n->method, .count = n->heads, .value = number_at, .of = n
         };
-        dots_label(r, v, n->place);
+        dots_label(r, v, n->place, !follows);
+        last = n;
         d.rows++;
     }
     snprintf(id, sizeof id, "fig-numbers-%d", index);
@@ -174,7 +185,7 @@ alibi_status html_numbers(struct text *out, const struct view *v, const struct r
 
     if (x->numbers_count == 0)
         return ALIBI_OK;
-    text_append(out, "<h2>What the heads have learned</h2>\n<div class=\"pair\">\n");
+    text_append(out, "<h2>What the heads have learned</h2>\n<div class=\"pair ragged\">\n");
     for (int64_t i = 0; i < x->numbers_count; i++) {
         int64_t k = 0;
 

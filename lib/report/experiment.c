@@ -149,7 +149,7 @@ static alibi_status append_costs(struct text *out, const struct report_experimen
         struct shown cells[4];
 
         cost_cells(cells, &x->cost[i]);
-        table_set(&t, 1 + i, 0, "%s", x->cost[i].model);
+        table_set(&t, 1 + i, 0, "%s", x->model[x->cost[i].method]);
         table_set(&t, 1 + i, 1, " %lld", (long long)x->cost[i].length);
         for (int k = 0; k < 4; k++)
             table_set(&t, 1 + i, 2 + k, " %s", cells[k].text);
@@ -174,19 +174,23 @@ static struct shown show_estimate(struct alibi_estimate e)
     return s;
 }
 
+/* The context is part of the first column, which every part of the table has. */
 static alibi_status append_targets(struct text *out, const struct report_experiment *x,
-                                   const struct report_targets *t, bool colour)
+                                   const struct report_targets *t, int columns, bool colour)
 {
-    static const char *const heads[] = { "model",   " context",        " nll", " gain", " swapped",
-                                         " window", " gain of repeats" };
+    static const char *const heads[] = { " nll", " gain", " swapped", " window",
+                                         " gain of repeats" };
     struct table table;
-    int row = 1;
+    int row = 1, widest = 5;
 
     if (t->models == 0)
         return ALIBI_OK;
-    TRY_RETURN(table_init(&table, 1 + t->models * t->contexts, 7));
-    for (int i = 0; i < 7; i++)
-        table_set(&table, 0, i, "%s", heads[i]);
+    for (int m = 0; m < t->models; m++)
+        widest = (int)fmax(widest, display_width(x->model[t->model[m].method]));
+    TRY_RETURN(table_init(&table, 1 + t->models * t->contexts, 6));
+    table_set(&table, 0, 0, "%-*s  context", widest, "model");
+    for (int i = 0; i < 5; i++)
+        table_set(&table, 0, 1 + i, "%s", heads[i]);
     for (int m = 0; m < t->models; m++)
         for (int c = 0; c < t->contexts; c++, row++) {
             const struct report_targets_model *model = &t->model[m];
@@ -194,17 +198,17 @@ static alibi_status append_targets(struct text *out, const struct report_experim
             const struct alibi_estimate cells[] = { at->nll, at->gain, at->swapped, at->window,
                                                     model->kind[ALIBI_REPEATS].at[c].gain };
 
-            table_set(&table, row, 0, "%s", c == 0 ? x->model[model->method] : "");
-            table_set(&table, row, 1, " %lld", (long long)at->context);
+            table_set(&table, row, 0, "%-*s %8lld", widest, c == 0 ? x->model[model->method] : "",
+                      (long long)at->context);
             for (int i = 0; i < 5; i++)
-                table_set(&table, row, 2 + i, " %s", show_estimate(cells[i]).text);
+                table_set(&table, row, 1 + i, " %s", show_estimate(cells[i]).text);
         }
     text_append(out,
                 "%s: fixed targets with growing context, %lld blocks of %lld in %lld document%s\n"
                 "\n",
                 t->name, (long long)t->blocks, (long long)t->block, (long long)t->documents,
                 t->documents == 1 ? "" : "s");
-    table_append(out, &table, 1, 7, colour);
+    table_append_parts(out, &table, columns, table.columns, colour);
     table_fini(&table);
     text_append(out, "\n");
     if (t->few)
@@ -379,7 +383,7 @@ alibi_status report_experiment_text(struct text *out, const struct report_experi
         text_append(out, "\n");
     }
     for (int i = 0; i < x->targets; i++)
-        TRY_RETURN(append_targets(out, x, &x->target[i], colour));
+        TRY_RETURN(append_targets(out, x, &x->target[i], columns, colour));
     for (int i = 0; i < x->tasks; i++)
         TRY_RETURN(append_task(out, x, &x->task[i], colour));
     TRY_RETURN(append_attention(out, x, colour));

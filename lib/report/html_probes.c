@@ -61,13 +61,14 @@ alibi_status html_targets(struct text *out, const struct view *v, const struct r
     html_heading(out, t->name, "the same tokens with growing context", t->about);
     text_append(
         out,
-        "<p class=\"note\">%s tokens, in %lld blocks of %lld from %lld documents, are "
+        "<p class=\"note\">%s tokens, in %lld blocks of %lld from %lld document%s, are "
         "scored with exactly c tokens before each block. A model that only does not break "
-        "has a flat curve beyond L, and uses nothing there: both lower figures are 0. Bands "
+        "has a flat curve beyond L, and uses nothing there: both lower figures are 0, on the "
+        "scale of models that do not break. Bands "
         "are the range of the seeds above, and one standard error of the text and of the "
         "seeds below.%s%s</p>\n",
         show_count((double)t->blocks * (double)t->block).text, (long long)t->blocks,
-        (long long)t->block, (long long)t->documents,
+        (long long)t->block, (long long)t->documents, t->documents == 1 ? "" : "s",
         isnan(t->ceiling_gain) ? "" : " Dashed grey: trained at the longest context.",
         t->few ? " Errors take the blocks of few documents as independent, and are too small."
                : "");
@@ -101,7 +102,7 @@ static void append_attention_table(struct text *out, const struct view *v,
 {
     text_append(out, "<div class=\"scroll\" role=\"region\" aria-label=\"Attention\" "
                      "tabindex=\"0\">\n<table class=\"data narrow\">\n"
-                     "<caption><div><b>Attention, mean over heads.</b> <span>Entropy is log n if "
+                     "<caption><div><b>Attention, mean over heads.</b> <span>Entropy is ln n if "
                      "n keys have the same weight.</span></div></caption>\n"
                      "<thead><tr><th scope=\"col\">model</th>"
                      "<th scope=\"col\">distance<small>mean</small></th>"
@@ -131,14 +132,15 @@ static double entropy_at(const void *of, int64_t k)
     return ((const struct alibi_head_attention *)of)[k].entropy;
 }
 
-/* Mean distance and entropy of each head, a row for each layer of each model; the first seed. The
- * mark is the head that gives all keys the same weight, whose entropy is about ln n. */
+/* Mean distance and entropy of each head, a row for each layer of each model; the first seed, since
+ * heads of different seeds do not correspond. The mark is the head that gives all keys the same
+ * weight, whose entropy is about ln n. */
 static alibi_status append_heads(struct text *out, const struct view *v,
                                  const struct report_attention *a, int index)
 {
     const struct alibi_head_attention *equal = &a->model[0].seed[0]->uniform;
     struct dots_row *rows = NULL;
-    struct dots d = { .caption = "One dot per head, one row per layer; the first seed." };
+    struct dots d = { .caption = "One dot per head, one row per layer." };
     int64_t all = 0;
     char id[48];
 
@@ -154,7 +156,7 @@ static alibi_status append_heads(struct text *out, const struct view *v,
             *row = (struct dots_row){ .method = a->model[m].method,
                                       .count = r->heads,
                                       .of = r->head + n * r->heads };
-            dots_label(row, v, n);
+            dots_label(row, v, n, n == 0);
         }
     text_append(out, "<div class=\"pair\">\n");
     for (int entropy = 0; entropy < 2; entropy++) {
@@ -193,8 +195,10 @@ alibi_status html_attention(struct text *out, const struct view *v,
                 "Mean over layers, heads and seeds; distances in ranges that double. Uniform: all "
                 "keys have the same weight.");
     text_append(out,
-                "<p class=\"note\">Each row is a head, each column a range of distances%s.</p>\n",
-                most > 1 ? "; the first seed" : "");
+                "<p class=\"note\">Each row is a head, each column a range of distances.%s</p>\n",
+                most > 1 ? " Maps and dots are of the first seed: heads of different seeds do not "
+                           "correspond."
+                         : "");
     heat_legend(out);
     text_append(out, "<div class=\"small\">\n");
     for (int m = 0; m < a->models; m++) {

@@ -59,11 +59,12 @@ void html_perplexity_table(struct text *out, const struct view *v)
     text_append(out,
                 "<div class=\"scroll\" role=\"region\" "
                 "aria-label=\"Perplexity by test length\" tabindex=\"0\">\n"
-                "<table class=\"data\">\n"
+                "<table class=\"data%s\">\n"
                 "<caption><div><b>Perplexity by test length in tokens.</b> "
                 "<span>The lowest of each column is bold; ± is one standard error%s.%s</span>"
                 "</div></caption>\n"
                 "<thead><tr><th scope=\"col\">method</th>",
+                v->lengths < 4 ? " narrow" : "",
                 v->seeds > 1 ? ", of the text and of the seeds" : " of the text",
                 ignorant ? " † has learned nothing: it is no better than token frequencies." : "");
     for (int i = 0; i < v->lengths; i++)

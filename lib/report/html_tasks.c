@@ -32,10 +32,10 @@ static void append_scores(struct text *out, const struct view *v, const struct r
     text_append(
         out,
         "<div class=\"scroll\" role=\"region\" aria-label=\"Scores of %s\" tabindex=\"0\">\n"
-        "<table class=\"data\">\n<caption><div><b>Score of %s by length.</b> <span>%s%s; ± "
+        "<table class=\"data%s\">\n<caption><div><b>Score of %s by length.</b> <span>%s%s; ± "
         "is one standard error, of the cases and of the seeds. Lengths past the training length "
         "count only if the score at that length is 0.95 or more.</span></div></caption>\n",
-        escape(t->task).text, escape(t->task).text,
+        escape(t->task).text, t->lengths->count < 4 ? " narrow" : "", escape(t->task).text,
         t->chain ? "The share of what there is to learn: 1 is Bayes' loss"
                  : "The share of right answers; chance is ",
         t->chain ? "" : show_real(t->chance, 3).text);

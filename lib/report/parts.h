@@ -180,8 +180,8 @@ const struct look *look_of(int look);
 const char *dash_of(int look); /* stroke-dasharray */
 
 /* A position method has the same look in every report; models of it, "alibi-512" and
- * "alibi:bias-max=16", have its colour with different dashes; other names take the looks that are
- * left. */
+ * "alibi:bias-max=16", have its colour with different dashes; other names take the looks that no
+ * method of the report has. */
 void looks_assign(int *looks, const char (*names)[ALIBI_NAME_MAX], int count);
 
 /* One letter per series, from its name if one is free; distinct as long as there are letters. */
@@ -351,8 +351,8 @@ struct dots {
     const struct dots_row *row;
 };
 void dots_svg(struct text *out, const struct view *v, const struct dots *d); /* a <figure> */
-/* The model, and its layer from 1 on; layer -1: all. */
-void dots_label(struct dots_row *row, const struct view *v, int64_t layer);
+/* The layer from 1 on, unless it is -1: all; named: after the model, as the first of its rows. */
+void dots_label(struct dots_row *row, const struct view *v, int64_t layer, bool named);
 
 /* What the methods of an experiment have learned for each head. */
 alibi_status html_numbers(struct text *out, const struct view *v,

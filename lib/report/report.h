@@ -220,7 +220,8 @@ struct report_task {
 
 /* What a model costs at a length: seconds per token, bytes; errors are shares. */
 struct report_cost {
-    const char *model, *machine;
+    int method; /* among the models of the experiment */
+    const char *machine;
     int64_t length;
     double train_seconds, train_error, train_memory, eval_seconds, eval_error, eval_memory;
 };

@@ -41,14 +41,14 @@ alibi_status stream_text(struct text *out, const struct report_experiment *x,
     table_set(&t, 0, 0, "model");
     for (int i = 0; i < CELLS; i++)
         table_set(&t, 0, 1 + i, " %s", heads[i]);
-    for (int m = 0; m < s->models; m++)
+    for (int m = 0, before = 1; m < s->models; m++, before = row)
         for (int i = 0; i < s->lengths->count; i++) {
             struct shown cells[CELLS];
 
             if (s->model[m].at[i].seeds == 0)
                 continue;
             set_cells(cells, &s->model[m].at[i], s->lengths->at[i]);
-            table_set(&t, row, 0, "%s", i == 0 ? x->model[s->model[m].method] : "");
+            table_set(&t, row, 0, "%s", row > before ? "" : x->model[s->model[m].method]);
             for (int k = 0; k < CELLS; k++)
                 table_set(&t, row, 1 + k, " %s", cells[k].text);
             row++;
@@ -74,13 +74,13 @@ static void append_table(struct text *out, const struct view *v, const struct re
         text_append(out, "<th scope=\"col\">%s</th>", heads[i]);
     text_append(out, "</tr></thead>\n<tbody>\n");
     for (int m = 0; m < s->models; m++)
-        for (int i = 0; i < s->lengths->count; i++) {
+        for (int i = 0, rows = 0; i < s->lengths->count; i++) {
             struct shown cells[CELLS];
 
             if (s->model[m].at[i].seeds == 0)
                 continue;
             set_cells(cells, &s->model[m].at[i], s->lengths->at[i]);
-            text_append(out, "<tr%s><th scope=\"row\">", i == 0 ? " class=\"group\"" : "");
+            text_append(out, "<tr%s><th scope=\"row\">", rows++ == 0 ? " class=\"group\"" : "");
             html_name(out, v, s->model[m].method);
             text_append(out, "</th>");
             for (int k = 0; k < CELLS; k++)

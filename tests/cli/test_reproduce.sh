@@ -144,8 +144,9 @@ has "and one against a number" '^3\. holds: ' table
 has "a table per evaluation" '^sliding: ' table
 has "and one against other text, and a window" '^4\. holds: ALiBi does not use' table
 has "and one of repeats against others" '^5\. does not hold: Repeats' table
-has "fixed targets" '^alibi-16 +8 +[0-9.]+ ±[0-9.]+ +-?[0-9.]+ ±[0-9.]+ +– +– ' table
-has "with their controls" '^ +64( +-?[0-9.]+ ±[0-9.]+){5}$' table
+has "fixed targets" '^alibi-16 +8 +[0-9.]+ ±[0-9.]+ +-?[0-9.]+ ±[0-9.]+ +–$' table
+has "with their controls, as wide as the terminal" '^ +64( +-?[0-9.]+ ±[0-9.]+){3}$' table
+has "the rest in a second part" '^ +64( +-?[0-9.]+ ±[0-9.]+){2}$' table
 has "and a verdict" '^alibi-16 +(breaks|holds|uses|–) +[0-9.]+( +-?[0-9.]+)+$' table
 has "by rules that it prints" '^  breaks  the loss with the longest context is above ' table
 has "and one of a score" '^6\. does not hold: ALiBi finds' table
