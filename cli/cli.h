@@ -31,6 +31,7 @@
 /* Records the line that main() prints for a failure of the program itself; returns `status`. */
 alibi_status cli_fail(alibi_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+const char *cli_error(void); /* of the last failure */
 
 /* ---- commands (main.c) */
 
@@ -200,6 +201,10 @@ alibi_status cli_read_text(char **out, size_t *bytes, const char *path, const ch
 
 /* Progress and notes of the library go to stderr from now on; quiet: warnings only. */
 void cli_terminal_start(bool quiet);
+
+/* One of several processes that do the same: nothing is printed, errors neither. */
+void cli_terminal_mute(bool mute);
+bool cli_terminal_is_mute(void);
 
 /* Prints a note or a warning like one of the library. */
 void cli_say(enum alibi_log_level level, const char *format, ...)

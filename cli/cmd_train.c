@@ -27,6 +27,8 @@ struct job {
     struct alibi_training training;
     struct alibi_compute compute;
     alibi_device *device;
+    alibi_comm *comm;
+    bool speaks;                             /* rank 0: for all */
     const struct alibi_option_group *groups; /* of the command */
 };
 
@@ -275,12 +277,46 @@ static alibi_status open_text(const struct job *job, const struct cli_line *line
 
 /* ---- the run */
 
-static bool init_given(const struct job *job, const struct cli_line *line)
+static bool is_given(const struct job *job, const struct cli_line *line, int group,
+                     const char *name)
 {
-    const struct alibi_option_group *training = &job->groups[TRAINING];
-    const struct alibi_option *init = alibi_options_find(training, 1, "init", NULL);
+    const struct alibi_option_group *g = &job->groups[group];
+    const struct alibi_option *option = alibi_options_find(g, 1, name, NULL);
 
-    return line->given[TRAINING] >> (init - training->options) & 1;
+    return line->given[group] >> (option - g->options) & 1;
+}
+
+/* One process of several: rank 0 speaks for all, and each has a GPU of its own. */
+static alibi_status join_ranks(struct job *job, const struct cli_line *line)
+{
+    struct alibi_comm_info info;
+    alibi_status status = alibi_comm_open(&job->comm);
+
+    if (status != ALIBI_OK)
+        return status;
+    alibi_comm_get_info(job->comm, &info);
+    job->speaks = info.rank == 0;
+    cli_terminal_mute(!job->speaks);
+    if (info.size > 1 && !is_given(job, line, DEVICE, "gpu"))
+        job->compute.gpu = info.local_rank;
+    return ALIBI_OK;
+}
+
+/* Ranks end together: rank 0 has the message of the first that failed. */
+static alibi_status agree(const struct job *job, alibi_status status)
+{
+    return alibi_comm_agree(job->comm, status, cli_error());
+}
+
+/* A rank that failed alone says so itself. */
+static void leave_ranks(const struct job *job, alibi_status status)
+{
+    struct alibi_comm_info info;
+
+    alibi_comm_get_info(job->comm, &info);
+    if (status != ALIBI_OK && !info.agreed)
+        cli_terminal_mute(false);
+    alibi_comm_free(job->comm, status);
 }
 
 static alibi_status run(const struct cli_line *line, void *user)
@@ -292,7 +328,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     alibi_status status;
 
     call.events = job->tensorboard;
-    if (job->resume && init_given(job, line) && run_has(job, "recipe.json"))
+    if (job->resume && is_given(job, line, TRAINING, "init") && run_has(job, "recipe.json"))
         cli_note("--init is for a new run; '%s' continues from its own checkpoint", job->out);
     cli_catch_signals();
     if (job->mix && (line->operand_count > 0 || job->text.valid))
@@ -300,20 +336,27 @@ static alibi_status run(const struct cli_line *line, void *user)
                                      "other");
     status = job->mix ? read_mixture(job->mix, &job->mixture) : ALIBI_OK;
     if (status == ALIBI_OK)
-        status = alibi_train_check(&job->model, &job->training, job->out, job->resume);
+        status = join_ranks(job, line);
+    call.comm = job->comm;
     if (status == ALIBI_OK)
-        status = alibi_device_open(&job->device, &job->compute, cli_call());
+        status = job->speaks ? alibi_train_check(&job->model, &job->training, job->out, job->resume)
+                             : ALIBI_OK;
+    if (job->comm)
+        status = agree(job, status);
     if (status == ALIBI_OK)
-        status = open_text(job, line, &corpus);
+        status = agree(job, alibi_device_open(&job->device, &job->compute, cli_call()));
+    if (status == ALIBI_OK)
+        status = agree(job, open_text(job, line, &corpus));
     if (status == ALIBI_OK)
         status = alibi_train(job->device, &job->model, &job->training, corpus, job->out,
                              job->resume, &result, &call);
     alibi_corpus_free(corpus);
-    if (status == ALIBI_OK) {
+    if (status == ALIBI_OK && job->speaks) {
         cli_terminal_clear();
         (job->json ? print_json : print_result)(job, &result);
     }
     alibi_device_free(job->device);
+    leave_ranks(job, status);
     free(job->mixture.list);
     return status;
 }
@@ -339,7 +382,8 @@ alibi_status cmd_train(int argc, char **argv)
             "`alibi train --resume --out DIR` resumes, and with --steps MORE it extends a run: the "
             "learning rate then follows the schedule of the new total. --init starts from another "
             "model, whose options apply unless others are given. Use it to fine-tune a model, or "
-            "to train it at another length or with another position method.",
+            "to train it at another length or with another position method. `mpirun -n N alibi train` "
+            "divides the passes of each step among N processes.",
         .base = take_options,
         .hints =
             (const struct cli_hint[]){

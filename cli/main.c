@@ -52,11 +52,17 @@ alibi_status cli_fail(alibi_status status, const char *format, ...)
     return status;
 }
 
+const char *cli_error(void)
+{
+    return own_error[0] ? own_error : alibi_error();
+}
+
 static void print_error(const char *command)
 {
+    if (cli_terminal_is_mute())
+        return;
     cli_terminal_clear();
-    fprintf(stderr, "alibi: %s%s%s\n", command ? command : "", command ? ": " : "",
-            own_error[0] ? own_error : alibi_error());
+    fprintf(stderr, "alibi: %s%s%s\n", command ? command : "", command ? ": " : "", cli_error());
 }
 
 /* ---- help */

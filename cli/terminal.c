@@ -18,7 +18,7 @@ static const double LINE_SECONDS = 10;     /* elsewhere */
 static const double KEPT_SECONDS = 1;      /* a task that took as long leaves its last line */
 
 static struct {
-    bool quiet;
+    bool quiet, mute;
     bool rewrites; /* stderr is a terminal that can move its cursor */
     bool pending;  /* there is a progress line, not yet ended */
     int64_t ended; /* `done` of the last task, until another one begins */
@@ -170,7 +170,7 @@ static void show_progress(void *user, const struct alibi_progress *p)
 
     (void)user;
     screen.ended = finished ? p->done : 0;
-    if (screen.quiet || again ||
+    if (screen.quiet || screen.mute || again ||
         (!finished && time - screen.shown < (screen.rewrites ? REWRITE_SECONDS : LINE_SECONDS)))
         return;
     screen.shown = time;
@@ -213,7 +213,7 @@ void cli_print_report(char *report, const char *dir)
 static void show_line(void *user, enum alibi_log_level level, const char *line)
 {
     (void)user;
-    if (screen.quiet && level == ALIBI_NOTE)
+    if (screen.mute || (screen.quiet && level == ALIBI_NOTE))
         return;
     cli_terminal_clear();
     fprintf(stderr, "%s%s\n", level == ALIBI_WARNING ? "warning: " : "", line);
@@ -248,6 +248,16 @@ void cli_terminal_start(bool quiet)
     screen.quiet = quiet;
     screen.rewrites = can_rewrite(STDERR_FILENO);
     screen.shown = cli_now();
+}
+
+void cli_terminal_mute(bool mute)
+{
+    screen.mute = mute;
+}
+
+bool cli_terminal_is_mute(void)
+{
+    return screen.mute;
 }
 
 /* ---- signals */

@@ -93,6 +93,9 @@ struct alibi_stop {
 ALIBI_API void alibi_stop_request(struct alibi_stop *stop);
 ALIBI_API bool alibi_stop_requested(const struct alibi_stop *stop); /* NULL: false */
 
+/* Processes that work on one model together: see "ranks" below. */
+typedef struct alibi_comm alibi_comm;
+
 /* The context of one call. Functions that may take long accept one as their last parameter; NULL
  * means silent, not to be stopped, and no skipping. The library keeps no copy of it after the call,
  * so calls in different threads do not see each other. Callbacks run in the thread of the call. */
@@ -106,6 +109,7 @@ struct alibi_call {
                     an option of its own, since it shapes the result. */
     const char *events; /* may be NULL: alibi_train() writes event files for TensorBoard into this
                            folder; nothing of the training depends on them */
+    alibi_comm *comm;   /* may be NULL: alibi_train() divides its work among these processes */
 };
 
 /* For tests: makes the n-th allocation ("memory"), file operation ("file") or gradient ("nan") from
@@ -116,6 +120,30 @@ ALIBI_API alibi_status alibi_inject_fault(const char *how, int64_t n);
 ALIBI_API size_t alibi_memory_now(void);
 ALIBI_API size_t alibi_memory_peak(void);
 ALIBI_API void alibi_memory_reset_peak(void);
+
+/* ---- ranks: processes that a launcher, mpirun or srun, has started to train one model
+ *
+ * Connects this process with the others, through MPI, which is loaded at run time. Without a
+ * launcher there is one rank, and nothing is loaded. ALIBI_DEVICE: there are others, but the
+ * library that connects them, or something it needs, is not installed. Once per process.
+ * docs/cluster.md has examples. */
+ALIBI_API alibi_status alibi_comm_open(alibi_comm **out);
+/* status: how the work ended. After a failure that the ranks have not agreed on, the others wait in
+ * vain; then the connection is left as it is, so that the launcher ends them with this process. */
+ALIBI_API void alibi_comm_free(alibi_comm *comm, alibi_status status);
+
+struct alibi_comm_info {
+    int rank, size; /* this process, from 0, and how many there are */
+    int local_rank; /* among those of this machine */
+    bool agreed;    /* they have agreed on a failure: each has its message */
+};
+
+ALIBI_API void alibi_comm_get_info(const alibi_comm *comm, struct alibi_comm_info *info);
+
+/* All ranks call it at the same point of their work. ALIBI_OK if all of them have that status;
+ * otherwise all get the first failure, and its message in alibi_error(). message: that of a failure
+ * of this rank; NULL: alibi_error(). */
+ALIBI_API alibi_status alibi_comm_agree(alibi_comm *comm, alibi_status status, const char *message);
 
 /* ---- options: one table serves flags, recipes, help and checks */
 
@@ -507,8 +535,10 @@ struct alibi_training {
     double adaptive_dropout;   /* on the projected input of each tail of an adaptive output layer */
     double skip;               /* attention's skipping budget, as in struct alibi_call */
     int64_t seed;
-    int64_t save_every;  /* steps between checkpoints; the last step always saves */
-    int64_t eval_every;  /* steps between validations, and after the last step; 0: none */
+    bool deterministic_sum; /* gradients of passes are added in the order of their numbers, so that
+                               any number of ranks gives the same bits */
+    int64_t save_every;     /* steps between checkpoints; the last step always saves */
+    int64_t eval_every;     /* steps between validations, and after the last step; 0: none */
     int64_t eval_tokens; /* of a validation, at most, spread over the split; 0: the whole split */
     bool keep_best;      /* the checkpoint with the lowest validation loss stays */
     int recompute;       /* enum alibi_recompute */

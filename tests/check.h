@@ -66,7 +66,7 @@ static inline void test_watch(void *user, void (*progress)(void *, const struct 
                               void (*log)(void *, enum alibi_log_level, const char *))
 {
     test_stop = (struct alibi_stop){ 0 };
-    test_context = (struct alibi_call){ user, progress, log, &test_stop, 0, NULL };
+    test_context = (struct alibi_call){ user, progress, log, &test_stop, 0, NULL, NULL };
 }
 
 /* ---- skipping */

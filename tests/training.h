@@ -249,7 +249,7 @@ static inline void listen_progress(void *user, const struct alibi_progress *p)
 static inline void listen_to(struct listener *l, int64_t stop_at)
 {
     *l = (struct listener){ .stop_at = stop_at };
-    l->call = (struct alibi_call){ l, listen_progress, listen_log, &l->stop, 0, NULL };
+    l->call = (struct alibi_call){ l, listen_progress, listen_log, &l->stop, 0, NULL, NULL };
 }
 
 /* ---- whole runs */

@@ -213,6 +213,15 @@ void worker_start(struct worker *w, alibi_status (*job)(void *user), void *user)
 alibi_status worker_wait(struct worker *w);
 void worker_free(struct worker *w); /* waits first; NULL is fine */
 
+/* ---- modules (module.c) */
+
+/* Loads a shared library of ours: the one next to the program or libalibi.so, or where an installed
+ * program finds it; otherwise the loader searches for its name. It stays loaded. ALIBI_DEVICE says
+ * what is missing; `built_where`: "nvcc". global: its symbols are for what it loads itself too. */
+alibi_status module_load(void **out, const char *name, bool global, const char *built_where);
+/* *function, a pointer to a function, becomes that of the symbol. */
+alibi_status module_symbol(void *function, void *module, const char *name, const char *symbol);
+
 /* ---- random numbers (random.c) */
 
 /* Philox4x32-10 (Salmon et al., SC 2011): the number at (seed, stream, index) is a function of the

@@ -141,7 +141,7 @@ static alibi_status bench_init(struct bench *b, alibi_device *device,
     TRY_RETURN(bench_model(&b->model, device, config, length, true));
     TRY_RETURN(workspace_new(&b->workspace, b->model, &b->settings));
     TRY_RETURN(default_training(&b->training));
-    TRY_RETURN(optimizer_init(&b->optimizer, b->model, b->training.optimizer));
+    TRY_RETURN(optimizer_init(&b->optimizer, b->model, b->training.optimizer, NULL));
     return bench_tokens(&b->tokens, b->model, tokens + 1);
 }
 

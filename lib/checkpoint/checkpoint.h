@@ -70,10 +70,17 @@ bool weights_have_type(const char *type);
 
 /* ---- saving (save.c) */
 
+typedef alibi_status moments_fetch_fn(void *user, int moment, int64_t from, int64_t count,
+                                      float *values);
+
 struct checkpoint {
     const struct model *model;
     const alibi_tokenizer *tokenizer;
     void *first, *second; /* the optimizer's moments, flat like the parameters; NULL: none */
+    /* Not NULL: the buffers have a part of the moments, and this gives numbers from..from+count-1
+     * of moment 0 or 1, wherever they are. */
+    moments_fetch_fn *fetch;
+    void *user;
     const struct alibi_training *training;
     struct train_state state;
     int64_t keep; /* the step of another checkpoint that stays; 0: none */
@@ -158,6 +165,7 @@ struct learned {
 alibi_status learned_read(struct learned *out, const char *path, const struct alibi_config *config);
 void learned_fini(struct learned *l);
 
+/* Of those that are not NULL. */
 alibi_status checkpoint_read_moments(const char *path, const struct model *m, void *first,
                                      void *second);
 alibi_status checkpoint_read_state(const char *path, struct train_state *state,

@@ -47,8 +47,9 @@ void part_abandon(struct part_writer *w); /* after a failure; no-op once finishe
 struct tensor_file {
     struct device *device;
     struct safetensor *entries;
-    struct tensor *views;         /* contiguous, rank 1 */
-    struct tensor_source *source; /* in place of device and views; NULL: none */
+    struct tensor *views;             /* contiguous, rank 1 */
+    struct tensor_source *source;     /* in place of device and views; NULL: none */
+    const struct checkpoint *fetched; /* the same for moments: its fetch() has them */
     struct text header;
     int64_t bytes; /* of the whole file */
     int count;
@@ -62,6 +63,8 @@ alibi_status tensor_file_of_source(struct tensor_file *f, const struct model *ou
 /* The moments of each weight, first.NAME and second.NAME, for each buffer that is not NULL. */
 alibi_status tensor_file_of_moments(struct tensor_file *f, const struct model *m, void *first,
                                     void *second);
+/* Those of a checkpoint, which must outlive the list. */
+alibi_status tensor_file_of_checkpoint(struct tensor_file *f, const struct checkpoint *c);
 void tensor_file_fini(struct tensor_file *f);
 
 /* ALIBI_NUMERIC names the first tensor with an element beyond the range of its type. */

@@ -227,12 +227,17 @@ alibi_status checkpoint_read_moments(const char *path, const struct model *m, vo
 {
     alibi_status status;
     struct tensor_file f = { 0 };
+    struct text missing = { 0 }, unused = { 0 }; /* the file may have the other one */
     char *name = NULL;
 
     TRY(tensor_file_of_moments(&f, m, first, second));
     TRY(path_join(&name, path, part_names[PART_OPTIMIZER]));
-    TRY(tensor_file_read(&f, name));
+    TRY(tensor_file_read_some(&f, name, NULL, &missing, &unused));
+    if (missing.length > 0)
+        status = fail(ALIBI_BAD_INPUT, "'%s' has no tensor '%s'", name, missing.data);
 out:
+    text_free(&missing);
+    text_free(&unused);
     mem_free(name);
     tensor_file_fini(&f);
     return status;

@@ -54,11 +54,13 @@ static alibi_status contents_init(struct contents *out, const struct checkpoint 
 
     *out = (struct contents){ .step = c->state.step, .training = c->training != NULL };
     TRY_RETURN(model_check_finite(m, m->values, "the weight", NULL));
-    TRY_RETURN(model_check_finite(m, c->first, "the optimizer's first moment of", NULL));
-    TRY_RETURN(model_check_finite(m, c->second, "the optimizer's second moment of", NULL));
+    if (!c->fetch) { /* otherwise as they are written */
+        TRY_RETURN(model_check_finite(m, c->first, "the optimizer's first moment of", NULL));
+        TRY_RETURN(model_check_finite(m, c->second, "the optimizer's second moment of", NULL));
+    }
     TRY_RETURN(tensor_file_of_model(&out->tensors[PART_MODEL], m, type));
     if (out->training) {
-        TRY_RETURN(tensor_file_of_moments(&out->tensors[PART_OPTIMIZER], m, c->first, c->second));
+        TRY_RETURN(tensor_file_of_checkpoint(&out->tensors[PART_OPTIMIZER], c));
         TRY_RETURN(state_write_json(&c->state, c->training, &out->texts[PART_STATE]));
     }
     return contents_describe(out, &m->config, c->tokenizer);

@@ -51,6 +51,9 @@ static const struct alibi_option options[] = {
     { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, "5.9604644775390625e-08", "X",
       "weight of keys that attention may skip, relative to what it uses; 0: every pair is "
       "computed" },
+    { "deterministic-sum", ALIBI_OPTION_FLAG, AT(deterministic_sum), 0, 0, NULL, NULL, NULL,
+      "add the gradients of passes in the order of their numbers, so that any number of processes "
+      "gives the same bits; costs memory and time" },
     /* Last, because a resumed run need not agree in them: see training_shaping_options. */
     { "save-every", ALIBI_OPTION_INT, AT(save_every), 1, 1e9, NULL, "500", "N",
       "steps between checkpoints" },

@@ -133,6 +133,13 @@ alibi_status tensor_file_of_moments(struct tensor_file *f, const struct model *m
                         (void *const[]){ first, second }, 2);
 }
 
+alibi_status tensor_file_of_checkpoint(struct tensor_file *f, const struct checkpoint *c)
+{
+    TRY_RETURN(tensor_file_of_moments(f, c->model, c->first, c->second));
+    f->fetched = c->fetch ? c : NULL;
+    return ALIBI_OK;
+}
+
 void tensor_file_fini(struct tensor_file *f)
 {
     for (int i = 0; i < f->count; i++)
@@ -314,6 +321,21 @@ static alibi_status write_tensor(struct part_writer *w, const struct tensor_file
     return ALIBI_OK;
 }
 
+static alibi_status write_fetched(struct part_writer *w, const struct tensor_file *f, int i,
+                                  struct transfer *b)
+{
+    const struct model *m = f->fetched->model;
+    const struct parameter *p = &m->parameters[i % m->count];
+
+    for (int64_t from = 0; from < p->count; from += BLOCK) {
+        int64_t count = p->count - from < BLOCK ? p->count - from : BLOCK;
+        TRY_RETURN(
+            f->fetched->fetch(f->fetched->user, i / m->count, p->offset + from, count, b->values));
+        TRY_RETURN(put(w, &f->entries[i], b, count));
+    }
+    return ALIBI_OK;
+}
+
 alibi_status tensor_file_write(const struct tensor_file *f, const char *folder, const char *name,
                                struct part *part)
 {
@@ -329,7 +351,7 @@ alibi_status tensor_file_write(const struct tensor_file *f, const char *folder, 
     TRY(part_open(&w, folder, name));
     TRY(part_put(&w, f->header.data, f->header.length));
     for (int i = 0; i < f->count; i++)
-        TRY((f->source ? write_rows : write_tensor)(&w, f, i, &b));
+        TRY((f->source ? write_rows : f->fetched ? write_fetched : write_tensor)(&w, f, i, &b));
     TRY(part_finish(&w, part));
 out:
     part_abandon(&w);

@@ -8,22 +8,31 @@
 
 alibi_status model_check_finite(const struct model *m, void *buffer, const char *what, double *sum)
 {
+    return buffer ? model_check_finite_part(m, model_flat(m, buffer), 0, what, sum) : ALIBI_OK;
+}
+
+alibi_status model_check_finite_part(const struct model *m, struct tensor part, int64_t first,
+                                     const char *what, double *sum)
+{
     alibi_status status;
     const struct ops *ops = m->device->ops;
-    const char *first = NULL;
-    double all, part;
+    const char *name = NULL;
+    double all, some;
 
-    if (!buffer)
-        return ALIBI_OK;
     device_lock(m->device);
-    TRY(ops->sum_squares(m->device, &all, model_flat(m, buffer)));
-    for (int i = 0; !isfinite(all) && !first && i < m->count; i++) {
+    TRY(ops->sum_squares(m->device, &all, part));
+    for (int i = 0; !isfinite(all) && !name && i < m->count; i++) {
         const struct parameter *p = &m->parameters[i];
-        TRY(ops->sum_squares(m->device, &part, parameter_slice(m, p, buffer)));
-        first = isfinite(part) ? NULL : p->name;
+        int64_t from = p->offset - first, to = from + p->count;
+        from = from > 0 ? from : 0;
+        to = to < tensor_count(part) ? to : tensor_count(part);
+        if (to <= from)
+            continue;
+        TRY(ops->sum_squares(m->device, &some, vector_part(part, from, to - from)));
+        name = isfinite(some) ? NULL : p->name;
     }
-    if (first)
-        status = fail(ALIBI_NUMERIC, "%s '%s' is not finite", what, first);
+    if (name)
+        status = fail(ALIBI_NUMERIC, "%s '%s' is not finite", what, name);
     else if (!isfinite(all))
         status = fail(ALIBI_NUMERIC, "%s all tensors: the sum of squares overflows", what);
     else if (sum)

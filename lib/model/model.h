@@ -156,6 +156,9 @@ int64_t model_longest(const struct model *m); /* INT64_MAX: any length */
  * `what`: "the gradient of 'norm.weight' is not finite". *sum: of all squares; either may be NULL.
  * */
 alibi_status model_check_finite(const struct model *m, void *buffer, const char *what, double *sum);
+/* The same for a part of such a buffer that begins with element `first`. */
+alibi_status model_check_finite_part(const struct model *m, struct tensor part, int64_t first,
+                                     const char *what, double *sum);
 
 /* ---- the context of passes (workspace.c)
  *

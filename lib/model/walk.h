@@ -316,12 +316,6 @@ static inline struct tensor gates_as_rows(struct tensor gates)
                             { gates.stride[0], gates.stride[2], gates.shape[3], 1 } };
 }
 
-/* Elements from..from+count-1 of a vector. */
-static inline struct tensor vector_part(struct tensor vector, int64_t from, int64_t count)
-{
-    return tensor_1(tensor_at(vector, from), vector.type, count);
-}
-
 /* Numbers of the places where dropout acts: the embedding is 0, two branches per block follow it,
  * the tails of the output layer precede it. */
 static inline int64_t tail_place(int64_t cluster)

@@ -5,8 +5,6 @@
  * state of its own. Whatever is missing (the shared library, something it needs, a driver, a GPU)
  * is one line that says so. */
 #include <dlfcn.h>
-#include <limits.h>
-#include <link.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,67 +54,15 @@ static void record_failure(int status, const char *message)
     fail((alibi_status)status, "%s", message);
 }
 
-/* The folder of the file that holds this code: the program, or libalibi.so. The linker knows a
- * program by argv[0], which need not be a path; the kernel knows better. */
-static bool own_folder(char folder[PATH_MAX])
-{
-    Dl_info info;
-    struct link_map *map = NULL;
-    char *slash;
-
-    if (dladdr1(options, &info, (void **)&map, RTLD_DL_LINKMAP) == 0 || map == NULL)
-        return false;
-    if (realpath(map->l_name[0] != '\0' ? map->l_name : "/proc/self/exe", folder) == NULL)
-        return false;
-    slash = strrchr(folder, '/');
-    if (slash == NULL)
-        return false;
-    *slash = '\0';
-    return true;
-}
-
-/* The loader says "NAME: cannot open shared object file: ..." of our library and of those that it
- * needs alike. */
-static alibi_status loading_failed(const char *words)
-{
-    const char *missing = words != NULL ? strstr(words, ": cannot open shared object file") : NULL;
-    int length = missing != NULL ? (int)(missing - words) : 0;
-
-    if (words == NULL)
-        return fail(ALIBI_DEVICE, "cannot load %s", CUDA_LIBRARY);
-    if (missing == NULL)
-        return fail(ALIBI_DEVICE, "cannot load %s: %s", CUDA_LIBRARY, words);
-    if (memmem(words, (size_t)length, CUDA_LIBRARY, strlen(CUDA_LIBRARY)) != NULL)
-        return fail(ALIBI_DEVICE, "%s is not installed; it is built where nvcc is", CUDA_LIBRARY);
-    return fail(ALIBI_DEVICE, "%s needs %.*s, which is not installed", CUDA_LIBRARY, length, words);
-}
-
-/* The library next to us (a build folder), or where an installed program finds it; otherwise the
- * loader searches for its name. The loader counts who opened it; it stays even if nobody has it
- * open, because the CUDA runtime does not survive being unloaded. */
+/* It stays loaded even if nobody has it open, because the CUDA runtime does not survive being
+ * unloaded. */
 static alibi_status load_backend(cuda_open_function **open, cuda_close_function **close)
 {
-    static const char *const places[] = { "", "/../lib", "/../lib/x86_64-linux-gnu" };
-    char folder[PATH_MAX], path[PATH_MAX] = CUDA_LIBRARY;
-    bool found = false;
-    void *library, *symbols[2];
+    void *library;
 
-    if (own_folder(folder))
-        for (size_t i = 0; !found && i < sizeof places / sizeof places[0]; i++)
-            found = snprintf(path, sizeof path, "%s%s/%s", folder, places[i], CUDA_LIBRARY) <
-                        PATH_MAX &&
-                    file_exists(path);
-    library = dlopen(found ? path : CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (library == NULL)
-        return loading_failed(dlerror());
-    symbols[0] = dlsym(library, CUDA_OPEN_SYMBOL);
-    symbols[1] = dlsym(library, CUDA_CLOSE_SYMBOL);
-    if (symbols[0] == NULL || symbols[1] == NULL)
-        return fail(ALIBI_DEVICE, "%s is of another version: it has no '%s'", CUDA_LIBRARY,
-                    symbols[0] == NULL ? CUDA_OPEN_SYMBOL : CUDA_CLOSE_SYMBOL);
-    memcpy(open, &symbols[0], sizeof symbols[0]); /* ISO C has no cast from data to functions */
-    memcpy(close, &symbols[1], sizeof symbols[1]);
-    return ALIBI_OK;
+    TRY_RETURN(module_load(&library, CUDA_LIBRARY, false, "nvcc"));
+    TRY_RETURN(module_symbol(open, library, CUDA_LIBRARY, CUDA_OPEN_SYMBOL));
+    return module_symbol(close, library, CUDA_LIBRARY, CUDA_CLOSE_SYMBOL);
 }
 
 /* ---- opening */

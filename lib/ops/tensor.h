@@ -78,6 +78,12 @@ static inline void *tensor_at(struct tensor t, int64_t offset)
     return (char *)t.data + (ptrdiff_t)offset * (ptrdiff_t)dtype_bytes(t.type);
 }
 
+/* Elements from..from+count-1 of a vector. */
+static inline struct tensor vector_part(struct tensor vector, int64_t from, int64_t count)
+{
+    return tensor_1(tensor_at(vector, from), vector.type, count);
+}
+
 /* Rows from..from+count-1 of a tensor of rank 2. */
 static inline struct tensor tensor_rows(struct tensor t, int64_t from, int64_t count)
 {

@@ -197,20 +197,20 @@ void loader_free(struct loader *l)
     mem_free(l);
 }
 
-alibi_status loader_get(struct loader *l, int64_t number, const int32_t **tokens,
+alibi_status loader_get(struct loader *l, int64_t number, int64_t next, const int32_t **tokens,
                         const int32_t **targets)
 {
-    struct slot *next = &l->slots[!l->borrowed], *other = &l->slots[l->borrowed];
+    struct slot *wanted = &l->slots[!l->borrowed], *other = &l->slots[l->borrowed];
 
     TRY_RETURN(worker_wait(l->worker));
-    if (next->number != number) {
-        next->number = number;
-        TRY_RETURN(read_batch(next));
+    if (wanted->number != number) {
+        wanted->number = number;
+        TRY_RETURN(read_batch(wanted));
     }
     l->borrowed = !l->borrowed;
-    other->number = number + 1;
+    other->number = next;
     worker_start(l->worker, read_batch, other);
-    *tokens = next->tokens;
-    *targets = next->targets;
+    *tokens = wanted->tokens;
+    *targets = wanted->targets;
     return ALIBI_OK;
 }

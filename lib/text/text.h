@@ -343,8 +343,8 @@ void batches_read(const struct batches *b, int64_t number, int32_t *tokens, int3
 struct loader;
 alibi_status loader_new(struct loader **out, const struct batches *b);
 void loader_free(struct loader *l);
-/* Batch `number`, borrowed until the next call. Any order works; number + 1 is read ahead. */
-alibi_status loader_get(struct loader *l, int64_t number, const int32_t **tokens,
+/* Batch `number`, borrowed until the next call. Any order works; batch `next` is read ahead. */
+alibi_status loader_get(struct loader *l, int64_t number, int64_t next, const int32_t **tokens,
                         const int32_t **targets);
 
 #endif

@@ -1,23 +1,31 @@
 /* optimizer.c - gradients into updates, all parameters in one call
  *
  * The equations are in ops.h. Matrices decay, norms and biases do not: the flat buffers begin with
- * those that do. */
+ * those that do. Of several ranks each updates its shard: it has the moments of that part alone,
+ * sums the gradients of all ranks there, and gets the other weights from the others. */
 #include <math.h>
 
 #include "train/train.h"
 
-static alibi_status new_moments(struct model *m, void **out, size_t bytes)
+/* A buffer of the shard's length, all 0. */
+static alibi_status new_part(struct optimizer *o, void **out, const char *what)
 {
-    const struct ops *ops = m->device->ops;
+    struct device *dev = o->model->device;
+    enum dtype type = dtype_sums(o->model->type);
+    int64_t count = o->shard.count > 0 ? o->shard.count : 1;
     void *buffer = NULL;
+    size_t bytes;
     alibi_status status;
 
-    TRY(ops->buffer_new(m->device, &buffer, bytes, "the optimizer's state"));
-    TRY(ops->fill(m->device, model_flat(m, buffer), 0.0));
+    if (!size_multiply(&bytes, (size_t)count, dtype_bytes(type)))
+        return fail(ALIBI_MEMORY, "%s for %lld parameters does not fit", what,
+                    (long long)o->model->elements);
+    TRY(dev->ops->buffer_new(dev, &buffer, bytes, what));
+    TRY(dev->ops->fill(dev, tensor_1(buffer, type, count), 0.0));
     *out = buffer;
     buffer = NULL;
 out:
-    ops->buffer_free(m->device, buffer);
+    dev->ops->buffer_free(dev, buffer);
     return status;
 }
 
@@ -31,24 +39,35 @@ double checkpoint_bytes(int64_t parameters, int optimizer)
     return 4.0 * (double)parameters * (1 + optimizer_moments(optimizer));
 }
 
-alibi_status optimizer_init(struct optimizer *o, struct model *m, int kind)
+alibi_status optimizer_init(struct optimizer *o, struct model *m, int kind, alibi_comm *comm)
 {
     alibi_status status;
-    struct optimizer made = { .model = m, .kind = kind };
-    size_t bytes = model_flat_bytes(m, dtype_sums(m->type));
+    struct optimizer made = {
+        .model = m, .comm = comm, .kind = kind, .shard = comm_shard(comm, m->span)
+    };
 
-    if (bytes == SIZE_MAX)
-        return fail(ALIBI_MEMORY, "the optimizer's state for %lld parameters does not fit",
-                    (long long)m->elements);
     device_lock(m->device);
-    TRY(new_moments(m, &made.first, bytes));
+    TRY(new_part(&made, &made.first, "the optimizer's state"));
     if (optimizer_moments(kind) > 1)
-        TRY(new_moments(m, &made.second, bytes));
+        TRY(new_part(&made, &made.second, "the optimizer's state"));
     *o = made;
     made = (struct optimizer){ 0 };
 out:
     optimizer_fini(&made);
     device_unlock(m->device);
+    return status;
+}
+
+alibi_status optimizer_order_sums(struct optimizer *o, int64_t passes)
+{
+    alibi_status status = ALIBI_OK;
+
+    o->ordered = true;
+    if (passes <= comm_size(o->comm))
+        return ALIBI_OK; /* one pass of each rank: the sum may take the place of its gradients */
+    device_lock(o->model->device);
+    status = new_part(o, &o->sums, "the sum of gradients");
+    device_unlock(o->model->device);
     return status;
 }
 
@@ -61,22 +80,102 @@ void optimizer_fini(struct optimizer *o)
     device_lock(dev);
     dev->ops->buffer_free(dev, o->first);
     dev->ops->buffer_free(dev, o->second);
+    dev->ops->buffer_free(dev, o->sums);
     device_unlock(dev);
     *o = (struct optimizer){ 0 };
 }
 
-alibi_status optimizer_step(struct optimizer *o, const struct alibi_training *t, int64_t step,
-                            double gradient_scale)
+/* ---- gradients of several passes and ranks */
+
+/* The part of a flat buffer that is the rank's. */
+static struct tensor own_part(const struct optimizer *o, struct tensor flat)
+{
+    return flat.data ? vector_part(flat, o->shard.first, o->shard.count) : flat;
+}
+
+/* A buffer of the shard as a tensor. */
+static struct tensor part(const struct optimizer *o, void *buffer)
+{
+    return tensor_1(buffer, dtype_sums(o->model->type), o->shard.count);
+}
+
+/* Where the gradients are that a step applies. */
+static struct tensor gradient_of_shard(const struct optimizer *o)
+{
+    return o->sums ? part(o, o->sums) : own_part(o, model_flat(o->model, o->model->gradients));
+}
+
+alibi_status optimizer_collect(struct optimizer *o, bool first, alibi_status status)
+{
+    struct device *dev = o->model->device;
+    struct tensor flat = model_flat(o->model, o->model->gradients), sum = gradient_of_shard(o);
+
+    TRY_RETURN(comm_agree(o->comm, status));
+    device_lock(dev);
+    if (o->sums && first)
+        TRY(dev->ops->fill(dev, sum, 0.0));
+    if (comm_size(o->comm) > 1)
+        TRY(comm_reduce_scatter(o->comm, dev, sum, flat, o->sums != NULL));
+    else if (o->sums)
+        TRY(dev->ops->residual_forward(dev, sum, sum, flat, (struct dropout){ 0 }));
+out:
+    device_unlock(dev);
+    return status;
+}
+
+/* The sums of squares of the rank's gradients, and which is not finite: one sum, or one for each
+ * block, whose values do not depend on the number of ranks. */
+static alibi_status square_sums(const struct optimizer *o, double sums[COMM_BLOCKS])
+{
+    static const char what[] = "the gradient of";
+    struct tensor gradient = gradient_of_shard(o);
+    int64_t first = o->shard.first, end = first + o->shard.count;
+
+    if (!o->ordered)
+        return model_check_finite_part(o->model, gradient, first, what, &sums[comm_rank(o->comm)]);
+    for (int i = 0; i < COMM_BLOCKS; i++) {
+        struct range b = comm_block(o->model->span, i);
+        if (b.count > 0 && b.first >= first && b.first < end)
+            TRY_RETURN(model_check_finite_part(o->model,
+                                               vector_part(gradient, b.first - first, b.count),
+                                               b.first, what, &sums[i]));
+    }
+    return ALIBI_OK;
+}
+
+alibi_status guard_check(const struct optimizer *o, double loss, int64_t step, double *norm)
+{
+    double sums[COMM_BLOCKS] = { 0 }, sum = 0;
+    alibi_status status;
+
+    if (!isfinite(loss))
+        status = fail(ALIBI_NUMERIC, "step %lld: the loss is not finite", (long long)step);
+    else if ((status = square_sums(o, sums)) != ALIBI_OK)
+        fail_context(status, "step %lld", (long long)step);
+    TRY_RETURN(comm_agree(o->comm, status));
+    TRY_RETURN(comm_sum(o->comm, sums, COMM_BLOCKS));
+    for (int i = 0; i < COMM_BLOCKS; i++)
+        sum += sums[i];
+    *norm = sqrt(sum);
+    return ALIBI_OK;
+}
+
+/* ---- the update */
+
+static alibi_status apply(struct optimizer *o, const struct alibi_training *t, int64_t step,
+                          double gradient_scale)
 {
     struct model *m = o->model;
-    struct tensor w = model_flat(m, m->values), gradient = model_flat(m, m->gradients);
+    struct tensor w = own_part(o, model_flat(m, m->values)), gradient = gradient_of_shard(o);
+    struct tensor copy = own_part(o, model_flat_copies(m));
     double lr = schedule_lr(t, step), previous_lr = step > 1 ? schedule_lr(t, step - 1) : lr;
+    int64_t decaying = m->decaying > o->shard.first ? m->decaying - o->shard.first : 0;
 
     if (o->kind == ALIBI_ADAMW) {
         struct adamw_args a = { .w = w,
-                                .copy = model_flat_copies(m),
-                                .m = model_flat(m, o->first),
-                                .v = model_flat(m, o->second),
+                                .copy = copy,
+                                .m = part(o, o->first),
+                                .v = part(o, o->second),
                                 .gradient = gradient,
                                 .lr = lr,
                                 .beta1 = t->beta1,
@@ -85,36 +184,33 @@ alibi_status optimizer_step(struct optimizer *o, const struct alibi_training *t,
                                 .weight_decay = t->weight_decay,
                                 .gradient_scale = gradient_scale,
                                 .step = step,
-                                .decaying = m->decaying };
-        TRY_RETURN(m->device->ops->adamw(m->device, &a));
-        return model_limit_slopes(m);
+                                .decaying = decaying };
+        return m->device->ops->adamw(m->device, &a);
     }
     struct nesterov_args a = { .w = w,
-                               .copy = model_flat_copies(m),
-                               .u = model_flat(m, o->first),
+                               .copy = copy,
+                               .u = part(o, o->first),
                                .gradient = gradient,
                                .lr = lr,
                                .previous_lr = previous_lr,
                                .momentum = t->momentum,
                                .weight_decay = t->weight_decay,
                                .gradient_scale = gradient_scale,
-                               .decaying = m->decaying };
-    TRY_RETURN(m->device->ops->nesterov(m->device, &a));
-    return model_limit_slopes(m);
+                               .decaying = decaying };
+    return m->device->ops->nesterov(m->device, &a);
 }
 
-alibi_status guard_check(const struct model *m, double loss, int64_t step, double *norm)
+alibi_status optimizer_step(struct optimizer *o, const struct alibi_training *t, int64_t step,
+                            double gradient_scale)
 {
-    alibi_status status;
-    double sum = 0;
+    struct model *m = o->model;
 
-    if (!isfinite(loss))
-        return fail(ALIBI_NUMERIC, "step %lld: the loss is not finite", (long long)step);
-    status = model_check_finite(m, m->gradients, "the gradient of", &sum);
-    if (status != ALIBI_OK)
-        return fail_context(status, "step %lld", (long long)step);
-    *norm = sqrt(sum);
-    return ALIBI_OK;
+    TRY_RETURN(apply(o, t, step, gradient_scale));
+    if (comm_size(o->comm) > 1) {
+        TRY_RETURN(comm_all_gather(o->comm, m->device, model_flat(m, m->values)));
+        TRY_RETURN(model_refresh(m));
+    }
+    return model_limit_slopes(m);
 }
 
 alibi_status optimizer_update(struct optimizer *o, const struct alibi_training *t, int64_t step,
@@ -123,9 +219,68 @@ alibi_status optimizer_update(struct optimizer *o, const struct alibi_training *
     alibi_status status;
 
     device_lock(o->model->device);
-    TRY(guard_check(o->model, loss, step, norm));
+    TRY(guard_check(o, loss, step, norm));
     TRY(optimizer_step(o, t, step, t->clip > 0 && *norm > t->clip ? t->clip / *norm : 1));
 out:
     device_unlock(o->model->device);
+    return status;
+}
+
+/* ---- moments of which each rank has a part */
+
+/* What rank 0 asks the others for; count 0: nothing more. */
+struct request {
+    int64_t moment, from, count;
+};
+
+static alibi_status answer(struct optimizer *o, struct request q, float *values)
+{
+    alibi_status status;
+
+    device_lock(o->model->device);
+    status = comm_gather(o->comm, o->model->device, part(o, q.moment == 0 ? o->first : o->second),
+                         o->model->span, q.from, q.count, values);
+    device_unlock(o->model->device);
+    return status;
+}
+
+alibi_status optimizer_fetch(void *optimizer, int moment, int64_t from, int64_t count,
+                             float *values)
+{
+    struct optimizer *o = optimizer;
+    struct request q = { moment, from, count };
+
+    TRY_RETURN(comm_broadcast(o->comm, &q, sizeof q));
+    return answer(o, q, values);
+}
+
+alibi_status optimizer_serve(struct optimizer *o)
+{
+    struct request q;
+
+    for (;;) {
+        TRY_RETURN(comm_broadcast(o->comm, &q, sizeof q));
+        if (q.count == 0)
+            return ALIBI_OK;
+        TRY_RETURN(answer(o, q, NULL));
+    }
+}
+
+alibi_status optimizer_served(struct optimizer *o)
+{
+    struct request q = { 0 };
+
+    return comm_broadcast(o->comm, &q, sizeof q);
+}
+
+alibi_status optimizer_set(struct optimizer *o, int moment)
+{
+    struct model *m = o->model;
+    alibi_status status;
+
+    device_lock(m->device);
+    status = comm_scatter(o->comm, m->device, part(o, moment == 0 ? o->first : o->second),
+                          model_flat(m, m->gradients));
+    device_unlock(m->device);
     return status;
 }

@@ -14,6 +14,7 @@ enum { MOST_BATCH = 1 << 16, MOST_LENGTH = 1 << 24 }; /* what the options allow 
 struct trial {
     const struct alibi_config *config;
     const struct alibi_training *training;
+    int ranks;
     struct device *device;
     enum dtype type;
 };
@@ -45,6 +46,7 @@ static alibi_status measure(const struct trial *t, int64_t B, int64_t L, struct 
                                             .recompute = t->training->recompute };
     struct workspace_args args = { .B = B, .L = L, .training = true };
     struct alibi_plan made = { .batch = B, .length = L };
+    size_t shard; /* of a flat buffer, about */
 
     TRY(outline(&m, t, L));
     TRY(model_check_length(m, L));
@@ -57,9 +59,12 @@ static alibi_status measure(const struct trial *t, int64_t B, int64_t L, struct 
 
     made.parameters = m->elements;
     made.weights = add(bytes.master, bytes.copy);
+    shard = bytes.master / (size_t)t->ranks;
     made.gradients = bytes.master;
+    if (t->training->deterministic_sum && t->training->accumulate > t->ranks)
+        made.gradients = add(made.gradients, shard);
     for (int i = 0; i < optimizer_moments(t->training->optimizer); i++)
-        made.optimizer = add(made.optimizer, bytes.master);
+        made.optimizer = add(made.optimizer, shard);
     made.activations = bytes.kept;
     made.passing = add(bytes.passing, bytes.tables);
     made.workspace = t->device->ops->workspace(t->device, &args);
@@ -118,12 +123,13 @@ out:
     return status;
 }
 
-alibi_status plan_training(struct alibi_plan *plan, const struct alibi_config *config,
-                           const struct alibi_training *training, struct device *device,
-                           enum dtype type, bool limits)
+alibi_status plan_training_of_ranks(struct alibi_plan *plan, int ranks,
+                                    const struct alibi_config *config,
+                                    const struct alibi_training *training, struct device *device,
+                                    enum dtype type, bool limits)
 {
     struct alibi_training resolved = *training;
-    struct trial t = { config, &resolved, device, type };
+    struct trial t = { config, &resolved, ranks, device, type };
     struct alibi_plan made;
     struct device_memory memory;
 
@@ -140,6 +146,13 @@ alibi_status plan_training(struct alibi_plan *plan, const struct alibi_config *c
     }
     *plan = made;
     return ALIBI_OK;
+}
+
+alibi_status plan_training(struct alibi_plan *plan, const struct alibi_config *config,
+                           const struct alibi_training *training, struct device *device,
+                           enum dtype type, bool limits)
+{
+    return plan_training_of_ranks(plan, 1, config, training, device, type, limits);
 }
 
 alibi_status alibi_plan_training(alibi_device *device, const struct alibi_config *config,

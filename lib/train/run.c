@@ -6,7 +6,11 @@
  *
  * A step depends on the weights, the optimizer's state and the number s only: data order and
  * dropout are keyed by it. So a checkpoint holds these three, and a resumed run takes the same
- * steps as one that was never stopped. */
+ * steps as one that was never stopped.
+ *
+ * Of N ranks, rank r takes the passes i = r, r + N, ... of each step. All have the same weights and
+ * the same state after it. Rank 0 alone touches the folder, writes the log and validates; whatever
+ * a rank does alone, all agree on how it ended before they continue. */
 #include <math.h>
 #include <string.h>
 
@@ -23,6 +27,7 @@ struct run {
     const char *dir;
     struct forecast *forecast;
     const struct alibi_call *call;
+    alibi_comm *comm; /* the ranks that train together; NULL: alone */
 
     struct model *model;
     struct workspace *workspace;
@@ -32,6 +37,8 @@ struct run {
     struct journal journal;
     const char *events_folder; /* NULL: none */
     struct events events;
+    double *passes; /* [accumulate][2]: the loss of each pass of a step, and how many tokens it is
+                       of */
 
     struct train_state state;
     struct validation validation; /* the last one of this call */
@@ -41,6 +48,54 @@ struct run {
     double step_seconds;          /* smoothed */
     double first_loss;            /* of the first step of this call, 0: none yet */
 };
+
+/* ---- ranks */
+
+/* What shapes the result must be the same at all of them. */
+static alibi_status check_ranks(const struct run *r, bool resume)
+{
+    alibi_status status;
+    struct text json = { 0 };
+    struct alibi_config config = r->asked;
+    struct alibi_training training = r->training;
+    struct alibi_option_group groups[] = { { .title = "model", .values = &config },
+                                           { .title = "training", .values = &training } };
+    uint32_t text = corpus_checksum(r->corpus);
+    const int32_t numbers[] = { r->type, resume };
+
+    if (comm_size(r->comm) == 1)
+        return ALIBI_OK;
+    groups[0].options = alibi_config_options(&groups[0].count);
+    groups[1].options = alibi_training_options(&groups[1].count);
+    TRY(comm_agree(r->comm, options_format(groups, 2, &json)));
+    TRY(comm_same(r->comm, json.data, json.length, "recipe"));
+    TRY(comm_same(r->comm, &text, sizeof text, "text"));
+    TRY(comm_same(r->comm, numbers, sizeof numbers, "--precision or --resume"));
+out:
+    text_free(&json);
+    return status;
+}
+
+/* All ranks have as many passes of a step: otherwise some would wait for the others. */
+static alibi_status check_passes(const struct run *r)
+{
+    const struct alibi_training *t = &r->training;
+    int size = comm_size(r->comm);
+    int64_t windows = t->batch * t->accumulate;
+    char instead[96] = "";
+
+    if (t->accumulate % size == 0)
+        return ALIBI_OK;
+    if (windows % size == 0)
+        snprintf(instead, sizeof instead,
+                 ", such as --batch %lld --accumulate %d, which has as many windows",
+                 (long long)(windows / size), size);
+    return fail(ALIBI_USAGE,
+                "%d ranks cannot divide a step of %lld %s (--accumulate) evenly; use a multiple of "
+                "%d%s",
+                size, (long long)t->accumulate, t->accumulate == 1 ? "pass" : "passes", size,
+                instead);
+}
 
 /* ---- making: nothing is written until all of this succeeded */
 
@@ -90,6 +145,7 @@ static alibi_status make(struct run *r)
     alibi_status status;
 
     TRY_RETURN(training_resolve(t, &r->asked));
+    TRY_RETURN(check_passes(r));
     r->config = r->asked;
     r->config.train_length = t->train_length;
     status = config_fit_vocab(&r->config, corpus_tokenizer(r->corpus));
@@ -107,7 +163,8 @@ static alibi_status make(struct run *r)
     /* A run that does not fit is refused before anything is allocated, with what would fit. The
      * plan tries other lengths, so it takes the options as asked. */
     planned.vocab = r->config.vocab;
-    TRY_RETURN(plan_training(&plan, &planned, t, r->device, r->type, false));
+    TRY_RETURN(
+        plan_training_of_ranks(&plan, comm_size(r->comm), &planned, t, r->device, r->type, false));
     TRY_RETURN(plan_check(&plan, t->recompute));
     if (plan.total > plan.available / 4)
         plan_note(&plan, r->call);
@@ -121,7 +178,9 @@ static alibi_status make(struct run *r)
     TRY_RETURN(check_positions(r));
     TRY_RETURN(new_workspace(r));
     TRY_RETURN(model_check_length(r->model, t->train_length));
-    return optimizer_init(&r->optimizer, r->model, t->optimizer);
+    TRY_RETURN(NEW_ARRAY(&r->passes, 2 * t->accumulate, "the losses of a step"));
+    TRY_RETURN(optimizer_init(&r->optimizer, r->model, t->optimizer, r->comm));
+    return t->deterministic_sum ? optimizer_order_sums(&r->optimizer, t->accumulate) : ALIBI_OK;
 }
 
 /* ---- the folder: whose it is, and whether this run may continue in it */
@@ -318,6 +377,13 @@ out:
     return status;
 }
 
+/* A complete run needs no more than its state. */
+static bool unfinished(const struct run *r)
+{
+    return r->state.step < r->training.steps || validation_due(r);
+}
+
+/* Everything but the moments. */
 static alibi_status restore(struct run *r, const char *path)
 {
     struct train_state state;
@@ -326,27 +392,67 @@ static alibi_status restore(struct run *r, const char *path)
     TRY_RETURN(agree(r, path, &state, position));
     TRY_RETURN(change_position(r, position));
     r->state = state;
-    /* A complete run needs no more than its state. */
-    if (state.step < r->training.steps || validation_due(r)) {
+    if (unfinished(r))
         TRY_RETURN(checkpoint_read_weights(path, r->model));
-        TRY_RETURN(
-            checkpoint_read_moments(path, r->model, r->optimizer.first, r->optimizer.second));
-        call_note(r->call, "resuming from '%s'", path);
-    }
     r->state.files_checksum = corpus_files_checksum(r->corpus);
     r->saved = state.step;
     return ALIBI_OK;
 }
 
+/* Of several ranks, rank 0 reads one moment after the other in the place of the gradients. */
+static alibi_status restore_moments(struct run *r, const char *path)
+{
+    struct optimizer *o = &r->optimizer;
+    void *staging = r->model->gradients;
+
+    if (comm_size(r->comm) == 1)
+        return checkpoint_read_moments(path, r->model, o->first, o->second);
+    for (int i = 0; i < optimizer_moments(o->kind); i++) {
+        alibi_status status = ALIBI_OK;
+        if (comm_is_root(r->comm))
+            status = checkpoint_read_moments(path, r->model, i == 0 ? staging : NULL,
+                                             i == 1 ? staging : NULL);
+        TRY_RETURN(comm_agree(r->comm, status));
+        TRY_RETURN(optimizer_set(o, i));
+    }
+    return ALIBI_OK;
+}
+
+/* All ranks continue with the weights and the state of rank 0. */
+static alibi_status share(struct run *r)
+{
+    struct model *m = r->model;
+    struct {
+        struct train_state state;
+        int64_t saved;
+        char position[ALIBI_NAME_MAX];
+    } found = { .state = r->state, .saved = r->saved };
+    alibi_status status;
+
+    if (comm_size(r->comm) == 1)
+        return ALIBI_OK;
+    memcpy(found.position, m->config.position, sizeof found.position);
+    TRY_RETURN(comm_broadcast(r->comm, &found, sizeof found));
+    r->state = found.state;
+    r->saved = found.saved;
+    TRY_RETURN(change_position(r, found.position));
+    device_lock(m->device);
+    status = comm_broadcast_tensor(r->comm, m->device, model_flat(m, m->values));
+    device_unlock(m->device);
+    return status == ALIBI_OK ? model_refresh(m) : status;
+}
+
 /* ---- saving */
 
-static struct checkpoint checkpoint_of(const struct run *r)
+static struct checkpoint checkpoint_of(struct run *r)
 {
     return (struct checkpoint){
         .model = r->model,
         .tokenizer = corpus_tokenizer(r->corpus),
         .first = r->optimizer.first,
         .second = r->optimizer.second,
+        .fetch = comm_size(r->comm) > 1 ? optimizer_fetch : NULL,
+        .user = (void *)&r->optimizer,
         .training = &r->training,
         .state = r->state,
         .keep = r->training.keep_best ? r->state.validation.best_step : 0,
@@ -354,13 +460,29 @@ static struct checkpoint checkpoint_of(const struct run *r)
 }
 
 /* The journal first, so that the log never ends before the checkpoint. */
-static alibi_status save(struct run *r)
+static alibi_status write_checkpoint(struct run *r)
 {
     const struct checkpoint c = checkpoint_of(r);
 
     TRY_RETURN(journal_sync(&r->journal, device_peak(r->device)));
     events_sync(&r->events, r->call);
-    TRY_RETURN(checkpoint_save(r->dir, &c, r->call));
+    return checkpoint_save(r->dir, &c, r->call);
+}
+
+/* Rank 0 writes, and the others give it their parts of the moments. */
+static alibi_status save(struct run *r)
+{
+    alibi_status status = ALIBI_OK;
+    struct failure failure;
+
+    if (comm_is_root(r->comm)) {
+        failure_keep(&failure, write_checkpoint(r));
+        TRY_RETURN(optimizer_served(&r->optimizer));
+        status = failure_raise(&failure);
+    } else {
+        status = optimizer_serve(&r->optimizer);
+    }
+    TRY_RETURN(comm_agree(r->comm, status));
     r->saved = r->state.step;
     return ALIBI_OK;
 }
@@ -440,28 +562,49 @@ out:
     return status;
 }
 
+/* *path is the checkpoint that was found, NULL: none. */
+static alibi_status enter_run(struct run *r, bool resume, char **path)
+{
+    TRY_RETURN(enter_folder(r, resume, path));
+    if (resume && !*path)
+        call_note(r->call, "no checkpoint in '%s': starting", r->dir);
+    if (*path)
+        return restore(r, *path);
+    return r->started ? ALIBI_OK : start(r);
+}
+
+/* Describes the run in its folder, and opens the log. */
+static alibi_status prepare_folder(struct run *r)
+{
+    TRY_RETURN(save_recipe(r));
+    TRY_RETURN(save_source(r));
+    if (r->state.step < r->training.steps) {
+        const struct checkpoint c = checkpoint_of(r);
+        TRY_RETURN(checkpoint_check_space(r->dir, &c, r->training.keep_best, r->call));
+    }
+    TRY_RETURN(journal_open(&r->journal, r->dir, &r->state, r->call));
+    if (!r->events_folder || !unfinished(r))
+        return ALIBI_OK;
+    return events_open(&r->events, r->events_folder, r->state.step);
+}
+
 /* Leaves the run at its first step, at the step of its checkpoint, or complete. */
 static alibi_status open_run(struct run *r, bool resume)
 {
-    alibi_status status;
+    alibi_status status = ALIBI_OK;
     char *path = NULL;
 
-    TRY(enter_folder(r, resume, &path));
-    if (resume && !path)
-        call_note(r->call, "no checkpoint in '%s': starting", r->dir);
-    if (path)
-        TRY(restore(r, path));
-    else if (!r->started)
-        TRY(start(r));
-    TRY(save_recipe(r));
-    TRY(save_source(r));
-    if (r->state.step < r->training.steps) {
-        const struct checkpoint c = checkpoint_of(r);
-        TRY(checkpoint_check_space(r->dir, &c, r->training.keep_best, r->call));
+    if (comm_is_root(r->comm))
+        status = enter_run(r, resume, &path);
+    TRY(comm_agree(r->comm, status));
+    TRY(share(r));
+    if (r->saved > 0 && unfinished(r)) {
+        TRY(restore_moments(r, path));
+        call_note(r->call, "resuming from '%s'", path ? path : r->dir);
     }
-    TRY(journal_open(&r->journal, r->dir, &r->state, r->call));
-    if (r->events_folder && (r->state.step < r->training.steps || validation_due(r)))
-        TRY(events_open(&r->events, r->events_folder, r->state.step));
+    if (comm_is_root(r->comm))
+        status = prepare_folder(r);
+    TRY(comm_agree(r->comm, status));
 out:
     mem_free(path);
     return status;
@@ -478,31 +621,49 @@ static int64_t count_scored(const int32_t *targets, int64_t count)
     return scored;
 }
 
+/* One pass: adds its gradients to the model's. numbers: the sum of its losses, and of how many
+ * tokens. */
+static alibi_status take_pass(struct run *r, int64_t number, double scale, double numbers[2])
+{
+    const struct alibi_training *t = &r->training;
+    struct dropout drop = { t->dropout, (uint64_t)t->seed, RANDOM_STREAM(RANDOM_DROPOUT, number) };
+    const int32_t *tokens, *targets;
+
+    TRY_RETURN(loader_get(r->loader, number, number + comm_size(r->comm), &tokens, &targets));
+    TRY_RETURN(model_gradients(r->workspace, tokens, targets, t->batch, t->train_length, scale,
+                               drop, &numbers[0]));
+    numbers[1] = (double)count_scored(targets, t->batch * t->train_length);
+    return ALIBI_OK;
+}
+
 /* The gradient of the loss over all passes of the step, divided by all their tokens, and the mean
  * loss. The windows of some tasks have targets that are not scored: they count for the scale, so
  * that every answer weighs as much as a token of text, and not for the mean. */
 static alibi_status gradients(struct run *r, int64_t step, double *loss)
 {
     const struct alibi_training *t = &r->training;
-    int64_t pass = t->batch * t->train_length, scored = 0;
-    double scale = 1.0 / (double)(pass * t->accumulate), total = 0;
+    int64_t tokens = t->batch * t->train_length * t->accumulate, rank = comm_rank(r->comm);
+    double scale = 1.0 / (double)tokens, total = 0, scored = 0;
+    alibi_status status = ALIBI_OK;
 
-    TRY_RETURN(model_clear_gradients(r->model));
-    for (int64_t i = 0; i < t->accumulate; i++) {
-        int64_t number = (step - 1) * t->accumulate + i;
-        struct dropout drop = { t->dropout, (uint64_t)t->seed,
-                                RANDOM_STREAM(RANDOM_DROPOUT, number) };
-        const int32_t *tokens, *targets;
-        double sum;
-        TRY_RETURN(loader_get(r->loader, number, &tokens, &targets));
-        TRY_RETURN(model_gradients(r->workspace, tokens, targets, t->batch, t->train_length, scale,
-                                   drop, &sum));
-        total += sum;
-        scored += count_scored(targets, pass);
+    memset(r->passes, 0, 2 * (size_t)t->accumulate * sizeof *r->passes);
+    for (int64_t i = rank; i < t->accumulate && status == ALIBI_OK; i += comm_size(r->comm)) {
+        if (i == rank || t->deterministic_sum)
+            status = model_clear_gradients(r->model);
+        if (status == ALIBI_OK)
+            status = take_pass(r, (step - 1) * t->accumulate + i, scale, &r->passes[2 * i]);
+        if (t->deterministic_sum)
+            status = optimizer_collect(&r->optimizer, i == rank, status);
     }
-    *loss = fault_nan_due()                  ? NAN
-            : scored == pass * t->accumulate ? total * scale
-                                             : total / (double)scored;
+    if (!t->deterministic_sum)
+        status = optimizer_collect(&r->optimizer, true, status);
+    TRY_RETURN(status);
+    TRY_RETURN(comm_sum(r->comm, r->passes, 2 * (int)t->accumulate));
+    for (int64_t i = 0; i < t->accumulate; i++) {
+        total += r->passes[2 * i];
+        scored += r->passes[2 * i + 1];
+    }
+    *loss = fault_nan_due() ? NAN : scored == (double)tokens ? total * scale : total / scored;
     return ALIBI_OK;
 }
 
@@ -536,11 +697,14 @@ static alibi_status take_step(struct run *r)
     const struct alibi_training *t = &r->training;
     int64_t step = r->state.step + 1;
     double before = clock_seconds(), loss, norm, seconds;
+    alibi_status status = ALIBI_OK;
 
     TRY_RETURN(end_positions(r));
     TRY_RETURN(gradients(r, step, &loss));
     TRY_RETURN(optimizer_update(&r->optimizer, t, step, loss, &norm));
-    TRY_RETURN(journal_record(&r->journal, step, loss, norm, schedule_lr(t, step)));
+    if (comm_is_root(r->comm))
+        status = journal_record(&r->journal, step, loss, norm, schedule_lr(t, step));
+    TRY_RETURN(comm_agree(r->comm, status));
     r->state.step = step;
     r->state.loss = loss;
     r->first_loss = r->first_loss > 0 ? r->first_loss : loss;
@@ -573,7 +737,7 @@ static void note_texts(const struct run *r)
 }
 
 /* *best: it has the lowest loss so far. A stop request leaves it due. */
-static alibi_status take_validation(struct run *r, bool *best)
+static alibi_status validate_now(struct run *r, bool *best)
 {
     struct train_validation v = r->state.validation;
     struct validation taken;
@@ -600,6 +764,18 @@ static alibi_status take_validation(struct run *r, bool *best)
     events_validation(&r->events, v.step, &taken, r->call);
     note_texts(r);
     return ALIBI_OK;
+}
+
+/* By rank 0, while the others wait. */
+static alibi_status take_validation(struct run *r, bool *best)
+{
+    alibi_status status = ALIBI_OK;
+
+    if (comm_is_root(r->comm))
+        status = validate_now(r, best);
+    TRY_RETURN(comm_agree(r->comm, status));
+    TRY_RETURN(comm_broadcast(r->comm, best, sizeof *best));
+    return comm_broadcast(r->comm, &r->state, sizeof r->state);
 }
 
 static void report(const struct run *r)
@@ -639,6 +815,7 @@ static alibi_status loop(struct run *r)
             TRY_RETURN(take_validation(r, &best));
         report(r);
         stop = call_stopped(r->call);
+        TRY_RETURN(comm_any(r->comm, &stop));
         last = r->state.step == t->steps;
         if (stop || last || r->state.step % t->save_every == 0 || (best && t->keep_best))
             TRY_RETURN(save(r));
@@ -647,10 +824,12 @@ static alibi_status loop(struct run *r)
         if (stop && last)
             return ALIBI_OK;
         if (stop)
-            return fail(
-                ALIBI_INTERRUPTED,
-                "stopped at step %lld, saved in '%s'; the same command with --resume continues",
-                (long long)r->state.step, r->dir);
+            return comm_agree(
+                r->comm,
+                fail(
+                    ALIBI_INTERRUPTED,
+                    "stopped at step %lld, saved in '%s'; the same command with --resume continues",
+                    (long long)r->state.step, r->dir));
     }
 }
 
@@ -745,13 +924,15 @@ static alibi_status train(alibi_device *device, const struct alibi_config *confi
                      .dir = dir,
                      .events_folder = events,
                      .forecast = forecast,
-                     .call = call };
+                     .call = call,
+                     .comm = call_comm(call) };
 
     forecast_begin(forecast);
     device_reset_peak(r.device);
-    TRY(make(&r));
+    TRY(check_ranks(&r, resume));
+    TRY(comm_agree(r.comm, make(&r)));
     if (training->init && !resume) /* a model that does not fit must not leave a folder */
-        TRY(start(&r));
+        TRY(comm_agree(r.comm, start(&r)));
     TRY(open_run(&r, resume));
     warn_of_warmup(&r);
     warn_of_small_text(&r);
@@ -767,6 +948,7 @@ out:
     journal_close(&r.journal);
     events_close(&r.events);
     optimizer_fini(&r.optimizer);
+    mem_free(r.passes);
     workspace_free(r.workspace);
     model_free(r.model);
     loader_free(r.loader);

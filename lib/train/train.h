@@ -3,6 +3,7 @@
 #define TRAIN_H
 
 #include "checkpoint/checkpoint.h"
+#include "comm/comm.h"
 
 /* ---- schedule (schedule.c) */
 
@@ -13,31 +14,59 @@ double schedule_lr(const struct alibi_training *t, int64_t step);
 
 struct optimizer {
     struct model *model;
+    alibi_comm *comm;     /* the ranks that train it; NULL: alone */
     int kind;             /* enum alibi_optimizer */
-    void *first, *second; /* flat like the parameters: AdamW m, v; Nesterov u, NULL */
+    struct range shard;   /* the part of the flat buffers that this rank updates; alone: all */
+    void *first, *second; /* of the shard: AdamW m, v; Nesterov u, NULL */
+    bool ordered;         /* see optimizer_order_sums() */
+    void *sums;           /* of the shard: gradients so far; NULL: they are in the model's */
 };
 int optimizer_moments(int kind);                            /* flat buffers that it needs */
 double checkpoint_bytes(int64_t parameters, int optimizer); /* of one on the disk */
-alibi_status optimizer_init(struct optimizer *o, struct model *m, int kind);
+alibi_status optimizer_init(struct optimizer *o, struct model *m, int kind, alibi_comm *comm);
 void optimizer_fini(struct optimizer *o);
+
+/* Gradients have the same bits for any number of ranks: those of each of the `passes` of a step are
+ * computed alone, and added in the order of their numbers; the norm is summed by blocks. */
+alibi_status optimizer_order_sums(struct optimizer *o, int64_t passes);
+/* After the passes of all ranks, or, if sums are ordered, after one pass of each: the model's
+ * gradients become part of the sum that a step applies. `first` of the step. `status` is that of
+ * the passes: all ranks get the first failure. */
+alibi_status optimizer_collect(struct optimizer *o, bool first, alibi_status status);
+
 /* Applies the gradients at `step`; gradient_scale is the clipping factor. */
 alibi_status optimizer_step(struct optimizer *o, const struct alibi_training *t, int64_t step,
                             double gradient_scale);
 /* The norm of the gradient over all parameters. ALIBI_NUMERIC: the loss, or the gradient of a
  * tensor that is named, is not finite. */
-alibi_status guard_check(const struct model *m, double loss, int64_t step, double *norm);
+alibi_status guard_check(const struct optimizer *o, double loss, int64_t step, double *norm);
 /* What a step does with its loss and gradients: check, clip, apply. *norm is the gradient's before
  * clipping. */
 alibi_status optimizer_update(struct optimizer *o, const struct alibi_training *t, int64_t step,
                               double loss, double *norm);
 
+/* Several ranks: rank 0 fetches numbers of a moment, 0 or 1, as checkpoint.fetch, while the others
+ * serve, until rank 0 says that they have. */
+alibi_status optimizer_fetch(void *optimizer, int moment, int64_t from, int64_t count,
+                             float *values);
+alibi_status optimizer_serve(struct optimizer *o);
+alibi_status optimizer_served(struct optimizer *o);
+/* The moment of all ranks becomes what rank 0 has in the place of the model's gradients. */
+alibi_status optimizer_set(struct optimizer *o, int moment);
+
 /* ---- plan (plan.c) */
 
-/* alibi_plan_training on a device and in a type. The largest batch and the longest input take many
- * trials: they are found if `limits` asks for them, or if the training does not fit. */
+/* alibi_plan_training on a device and in a type. The largest batch and the
+ * longest input take many trials: they are found if `limits` asks for them, or if the training does
+ * not fit. */
 alibi_status plan_training(struct alibi_plan *plan, const struct alibi_config *config,
                            const struct alibi_training *training, struct device *device,
                            enum dtype type, bool limits);
+/* The same for each of some ranks, which divide the optimizer's state. */
+alibi_status plan_training_of_ranks(struct alibi_plan *plan, int ranks,
+                                    const struct alibi_config *config,
+                                    const struct alibi_training *training, struct device *device,
+                                    enum dtype type, bool limits);
 
 /* ALIBI_MEMORY says what would fit instead. */
 alibi_status plan_check(const struct alibi_plan *plan, int recompute);

@@ -41,7 +41,9 @@ fi
 sed -i 's/ -Wl,-rpath,[^ ]*//; s|^prefix=.*|prefix=/usr|' "$libraries/pkgconfig/alibi.pc"
 library=$(find "$libraries" -name 'libalibi.so.*.*.*')
 cuda=$(find "$libraries" -name libalibi_cuda.so)
-strip --strip-unneeded --remove-section=.comment "$stage/usr/bin/alibi" "$library" ${cuda:+"$cuda"}
+mpi=$(find "$libraries" -name libalibi_mpi.so)
+strip --strip-unneeded --remove-section=.comment "$stage/usr/bin/alibi" "$library" \
+    ${cuda:+"$cuda"} ${mpi:+"$mpi"}
 mkdir -p "$documents"
 cp "$source/README.md" "$source/CHANGES.md" "$documents"
 cp -r "$source/docs" "$source/examples" "$documents"
@@ -59,7 +61,8 @@ chmod -R u+w,go+rX "$stage"
 
 mkdir "$work/debian" "$stage/DEBIAN"
 touch "$work/debian/control"
-# NVIDIA's libraries are of no Debian package. Debian has several builds of OpenBLAS; the one with
+# NVIDIA's libraries are of no Debian package. MPI is needed only where a launcher of it is, so
+# that the package does not depend on it. Debian has several builds of OpenBLAS; the one with
 # OpenMP shares our threads.
 depends() { # FILE...
     (cd "$work" && dpkg-shlibdeps -O --ignore-missing-info "$@" 2> shlibdeps.log) ||
@@ -84,11 +87,10 @@ mkdir -p "$share/lintian/overrides"
     # One package has the program, the library and what is needed to compile with it.
     echo "alibi: package-name-doesnt-match-sonames"
     echo "alibi: link-to-shared-library-in-wrong-package"
-    # The GPU backend is loaded by name, and finds NVIDIA's libraries where its installer puts them.
-    if [ -n "$cuda" ]; then
-        echo "alibi: custom-library-search-path"
-        echo "alibi: sharedobject-in-library-directory-missing-soname"
-    fi
+    # The GPU backend finds NVIDIA's libraries where their installer puts them.
+    [ -z "$cuda" ] || echo "alibi: custom-library-search-path"
+    # Backends are loaded by name.
+    [ -z "$cuda$mpi" ] || echo "alibi: sharedobject-in-library-directory-missing-soname"
 } > "$share/lintian/overrides/alibi"
 (cd "$stage" && find usr -type f -print0 | sort -z | xargs -0 md5sum) > "$stage/DEBIAN/md5sums"
 

@@ -57,10 +57,12 @@ static void tensors_are_written_again_to_the_same_bytes(void **state)
     assert_ok(checkpoint_verify(from));
     assert_ok(checkpoint_read_config(from, &config, &t));
     assert_ok(model_new(&m, &config, &test_device()->device, DTYPE_F32, true));
-    assert_ok(optimizer_init(&o, m, ALIBI_ADAMW));
+    assert_ok(optimizer_init(&o, m, ALIBI_ADAMW, NULL));
     assert_ok(checkpoint_read_weights(from, m));
     assert_ok(checkpoint_read_moments(from, m, o.first, o.second));
-    c = (struct checkpoint){ m, t, o.first, o.second, &training, { 0 }, 0 };
+    c = (struct checkpoint){
+        .model = m, .tokenizer = t, .first = o.first, .second = o.second, .training = &training
+    };
     assert_ok(checkpoint_read_state(from, &c.state, &training));
     assert_ok(checkpoint_save(folder, &c, NULL));
     for (int i = 0; i < PARTS; i++)

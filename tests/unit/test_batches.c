@@ -235,7 +235,7 @@ static void loader_gives_the_batches_in_any_order(void **state)
     assert_ok(loader_new(&l, &r.batches));
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         const int32_t *tokens = NULL, *targets = NULL;
-        assert_ok(loader_get(l, numbers[i], &tokens, &targets));
+        assert_ok(loader_get(l, numbers[i], numbers[i] + 1 + (int64_t)i % 3, &tokens, &targets));
         batches_read(&r.batches, numbers[i], r.tokens, r.targets);
         assert_memory_equal(tokens, r.tokens, ROW_BYTES);
         assert_memory_equal(targets, r.targets, ROW_BYTES);
@@ -258,7 +258,7 @@ static void a_lent_batch_stays_until_the_next_is_asked_for(void **state)
     assert_ok(loader_new(&l, &r.batches));
     for (int64_t n = 0; n < 200; n++) {
         const int32_t *tokens = NULL, *targets = NULL;
-        assert_ok(loader_get(l, n, &tokens, &targets));
+        assert_ok(loader_get(l, n, n + 1, &tokens, &targets));
         for (int again = 0; again < 3; again++) {
             batches_read(&r.batches, n, r.tokens, r.targets);
             assert_memory_equal(tokens, r.tokens, ROW_BYTES);

@@ -302,7 +302,7 @@ static void load(struct saved *s, const char *path)
     assert_ok(checkpoint_read_config(path, &config, &s->tokenizer));
     assert_ok(checkpoint_read_state(path, &s->state, &s->training));
     assert_ok(model_new(&s->model, &config, &s->device, DTYPE_F32, true));
-    assert_ok(optimizer_init(&s->optimizer, s->model, ALIBI_ADAMW));
+    assert_ok(optimizer_init(&s->optimizer, s->model, ALIBI_ADAMW, NULL));
     assert_ok(checkpoint_read_weights(path, s->model));
     assert_ok(checkpoint_read_moments(path, s->model, s->optimizer.first, s->optimizer.second));
 }
@@ -331,11 +331,14 @@ static void a_checkpoint_that_cannot_be_read_for_a_moment_is_not_removed(void **
             char *found = NULL;
             assert_ok(alibi_inject_fault("file", file));
             assert_ok(alibi_inject_fault("memory", memory));
-            status =
-                checkpoint_save(p->run,
-                                &(struct checkpoint){ s.model, s.tokenizer, s.optimizer.first,
-                                                      s.optimizer.second, &s.training, s.state, 0 },
-                                NULL);
+            status = checkpoint_save(p->run,
+                                     &(struct checkpoint){ .model = s.model,
+                                                           .tokenizer = s.tokenizer,
+                                                           .first = s.optimizer.first,
+                                                           .second = s.optimizer.second,
+                                                           .training = &s.training,
+                                                           .state = s.state },
+                                     NULL);
             assert_ok(alibi_inject_fault("file", 0));
             assert_ok(alibi_inject_fault("memory", 0));
             assert_ok(checkpoint_find(&found, p->run, test_call()));
@@ -430,12 +433,17 @@ static void weights_that_are_not_finite_are_not_saved(void **state)
 
     assert_ok(checkpoint_read_config(p->newest, &config, &t));
     assert_ok(model_new(&m, &config, &device, DTYPE_F32, true));
-    assert_ok(optimizer_init(&o, m, ALIBI_ADAMW));
+    assert_ok(optimizer_init(&o, m, ALIBI_ADAMW, NULL));
     for (int i = 0; i < m->count; i++)
         for (int b = 0; b < 3; b++) {
             void *const buffers[] = { m->values, o.first, o.second };
             struct tensor at = parameter_slice(m, &m->parameters[i], buffers[b]);
-            const struct checkpoint c = { m, t, o.first, o.second, &p->training, { .step = 5 }, 0 };
+            const struct checkpoint c = { .model = m,
+                                          .tokenizer = t,
+                                          .first = o.first,
+                                          .second = o.second,
+                                          .training = &p->training,
+                                          .state = { .step = 5 } };
             at.shape[0] = 1;
             assert_ok(checkpoint_read_weights(p->newest, m));
             assert_ok(checkpoint_read_moments(p->newest, m, o.first, o.second));

@@ -154,7 +154,7 @@ static struct trainee trainee_of(const struct alibi_config *c, enum dtype type)
 
     assert_ok(model_new(&t.model, c, &gpu, type, true));
     assert_ok(model_init(t.model, 5));
-    assert_ok(optimizer_init(&t.optimizer, t.model, training_of().optimizer));
+    assert_ok(optimizer_init(&t.optimizer, t.model, training_of().optimizer, NULL));
     return t;
 }
 

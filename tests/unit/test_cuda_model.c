@@ -601,7 +601,7 @@ static float *train(const alibi_corpus *corpus, struct device *dev, enum dtype t
 
     assert_ok(batches_init(&batches, corpus_span(corpus, ALIBI_TRAIN), t.train_length, t.batch,
                            (uint64_t)t.seed));
-    assert_ok(optimizer_init(&o, m, t.optimizer));
+    assert_ok(optimizer_init(&o, m, t.optimizer, NULL));
     for (int64_t step = 1; step <= steps; step++)
         losses[step - 1] = take_step(m, &o, &t, &batches, step);
     weights = flat_of(m, m->values);

@@ -1,0 +1,111 @@
+/* mpi.c - libalibi_mpi.so: the functions of wire.h by MPI
+ *
+ * A module of its own, because the handles of an MPI are its own symbols and types: it is compiled
+ * where mpi.h is, and loaded in processes that mpirun or srun has started. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "alibi.h"
+#include "comm/wire.h"
+
+/* MPI connects a process once: there is one connection, and nothing to tell several apart. */
+static const struct wire_host *host;
+static int *offsets; /* [size], of the rows of an exchange */
+
+static int check(int code, const char *call)
+{
+    char reason[MPI_MAX_ERROR_STRING] = "", message[MPI_MAX_ERROR_STRING + 64];
+    int length = 0;
+
+    if (code == MPI_SUCCESS)
+        return ALIBI_OK;
+    MPI_Error_string(code, reason, &length);
+    snprintf(message, sizeof message, "%s: %s", call, reason);
+    host->fail(ALIBI_IO, message);
+    return ALIBI_IO;
+}
+
+static int broadcast(void *at, int bytes)
+{
+    return check(MPI_Bcast(at, bytes, MPI_BYTE, 0, MPI_COMM_WORLD), "MPI_Bcast");
+}
+
+static int all_gather(void *all, int bytes)
+{
+    return check(MPI_Allgather(MPI_IN_PLACE, 0, MPI_BYTE, all, bytes, MPI_BYTE, MPI_COMM_WORLD),
+                 "MPI_Allgather");
+}
+
+static int sum(double *values, int count)
+{
+    return check(MPI_Allreduce(MPI_IN_PLACE, values, count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD),
+                 "MPI_Allreduce");
+}
+
+static int exchange(const float *send, const int *send_counts, float *receive,
+                    const int *receive_counts, int stride)
+{
+    int size;
+
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (int r = 0; r < size; r++)
+        offsets[r] = r * stride;
+    return check(MPI_Alltoallv(send, send_counts, offsets, MPI_FLOAT, receive, receive_counts,
+                               offsets, MPI_FLOAT, MPI_COMM_WORLD),
+                 "MPI_Alltoallv");
+}
+
+static int close_all(void)
+{
+    free(offsets);
+    offsets = NULL;
+    return check(MPI_Finalize(), "MPI_Finalize");
+}
+
+static int refuse(int status, const char *message)
+{
+    host->fail(status, message);
+    return status;
+}
+
+__attribute__((visibility("default"))) wire_open_function alibi_mpi_open;
+
+int alibi_mpi_open(struct wire *out, const struct wire_host *to)
+{
+    struct wire w = { .broadcast = broadcast,
+                      .all_gather = all_gather,
+                      .sum = sum,
+                      .exchange = exchange,
+                      .close = close_all };
+    char name[MPI_MAX_PROCESSOR_NAME] = "";
+    int begun = 0, provided, length;
+    MPI_Comm machine;
+
+    host = to;
+    if (to->version != WIRE_INTERFACE)
+        return refuse(ALIBI_DEVICE, "libalibi_mpi.so is of another version");
+    MPI_Initialized(&begun);
+    if (begun)
+        return refuse(ALIBI_USAGE, "MPI connects a process once, and has done so already");
+    if (check(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread") !=
+        ALIBI_OK)
+        return ALIBI_IO;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &w.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &w.size);
+    if (check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, w.rank, MPI_INFO_NULL,
+                                  &machine),
+              "MPI_Comm_split_type") != ALIBI_OK)
+        return ALIBI_IO;
+    MPI_Comm_rank(machine, &w.local_rank);
+    MPI_Comm_free(&machine);
+    MPI_Get_processor_name(name, &length);
+    snprintf(w.host, sizeof w.host, "%.*s", (int)sizeof w.host - 1, name);
+    offsets = malloc((size_t)w.size * sizeof *offsets);
+    if (offsets == NULL)
+        return refuse(ALIBI_MEMORY, "out of memory for the offsets of an exchange");
+    *out = w;
+    return ALIBI_OK;
+}

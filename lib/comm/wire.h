@@ -1,0 +1,43 @@
+/* wire.h - the interface between the library and a module that connects processes
+ *
+ * lib/comm/comm.c loads libalibi_mpi.so and calls its one symbol. The functions are collective: all
+ * ranks call them in the same order. Each returns an alibi_status, and records a message if that is
+ * not ALIBI_OK. Nothing here needs MPI. */
+#ifndef WIRE_H
+#define WIRE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Version of this header. A module of another version is refused. */
+enum { WIRE_INTERFACE = 1, WIRE_HOST_MAX = 64 };
+
+struct wire_host {
+    int version;
+    void (*fail)(int status, const char *message); /* records the message, as fail() does */
+};
+
+struct wire {
+    int rank, size;
+    int local_rank;           /* among the ranks of this machine */
+    char host[WIRE_HOST_MAX]; /* name of this machine */
+
+    /* `bytes` bytes of rank 0 are copied to all. */
+    int (*broadcast)(void *at, int bytes);
+    /* all [size][bytes]: each rank has its row, and gets the others. */
+    int (*all_gather)(void *all, int bytes);
+    /* Each number becomes the sum of those of all ranks. */
+    int (*sum)(double *values, int count);
+    /* Row r of send goes to rank r, row r of receive comes from rank r; both [size][stride], of
+     * which the first send_counts[r] and receive_counts[r] numbers are used. */
+    int (*exchange)(const float *send, const int *send_counts, float *receive,
+                    const int *receive_counts, int stride);
+    /* Waits for all ranks, and ends the connection. */
+    int (*close)(void);
+};
+
+/* `host` must outlive the connection. Once per process. */
+#define WIRE_OPEN_SYMBOL "alibi_mpi_open"
+typedef int wire_open_function(struct wire *out, const struct wire_host *host);
+
+#endif

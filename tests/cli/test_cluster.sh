@@ -1,0 +1,121 @@
+#!/bin/bash
+# One model that several processes train: the same bytes for any number of them, resumed with
+# another number, stopped and killed, and used wrongly.
+. "$(dirname "$0")/lib.sh"
+
+if ! command -v mpirun > /dev/null || [ ! -e "$(dirname "$program")/libalibi_mpi.so" ]; then
+    skip 20 "no MPI"
+    finish
+fi
+# As root, with more ranks than cores, which then take turns.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
+export OMP_NUM_THREADS=1 OMPI_MCA_hwloc_base_binding_policy=none
+ranks() { # N, then the arguments of train
+    mpirun -n "$1" --oversubscribe "$program" train --device cpu "${@:2}"
+}
+small=(--text-bytes 200000 --layers 1 --width 16 --heads 2 --train-length 16 --batch 3
+    --accumulate 12 --steps 6 --save-every 2 --eval-every 2 --eval-tokens 2000 --warmup 2
+    --dropout 0.1 --clip 0.5 --quiet)
+same_runs() { diff -r -x timing.json -x lock "$1" "$2" > stdout 2> stderr; }
+
+# ---- the same bytes: weights, moments, log
+
+check "one process, sums in order" "$program" train --device cpu "${small[@]}" --deterministic-sum \
+    --out one
+for n in 1 2 3 4; do
+    check "$n ranks train" ranks "$n" "${small[@]}" --deterministic-sum --out "ranks$n"
+    check "$n ranks: the bytes of one process" same_runs one "ranks$n"
+done
+check "one process, nesterov" "$program" train --device cpu "${small[@]}" --deterministic-sum \
+    --optimizer nesterov --lr 0.5 --out nesterov1
+check "3 ranks, nesterov" ranks 3 "${small[@]}" --deterministic-sum --optimizer nesterov --lr 0.5 \
+    --out nesterov3
+check "nesterov: the same bytes" same_runs nesterov1 nesterov3
+
+# ---- without the option: the same bytes for the same number, and the loss of one process
+
+check "one process" "$program" train --device cpu "${small[@]}" --out plain1
+check "3 ranks" ranks 3 "${small[@]}" --out plain3
+check "3 ranks again" ranks 3 "${small[@]}" --out plain3b
+check "the same number of ranks: the same bytes" same_runs plain3 plain3b
+losses() { sed -nE 's/.*"loss": ([0-9.]+).*/\1/p' "$1/log.jsonl"; }
+check "the loss of one process up to rounding" awk '
+    FNR == NR { loss[FNR] = $1; n++; next }
+    { d = $1 - loss[FNR]; if (d < 0) d = -d; if (d > 1e-5) exit 1; m++ }
+    END { exit m != 6 || n != 6 }' <(losses plain1) <(losses plain3)
+
+# ---- resumed with another number of ranks
+
+check "3 ranks take 4 steps" ranks 3 "${small[@]}" --deterministic-sum --steps 4 --out resumed
+# The schedule is that of 6 steps in the run that is not interrupted.
+check "one process takes 4 steps" "$program" train --device cpu "${small[@]}" --deterministic-sum \
+    --steps 4 --out again
+check "2 ranks resume" ranks 2 --resume --out resumed --steps 6 --quiet
+check "one process resumes" "$program" train --device cpu --resume --out again --steps 6 --quiet
+check "resumed with another number: the same bytes" same_runs resumed again
+
+# ---- stopped at one rank: all save and end with 75
+
+long=("${small[@]}" --steps 20000 --save-every 20000 --eval-every 0 --deterministic-sum)
+begin() { # arguments of train: $launcher is mpirun
+    mpirun -n 3 --oversubscribe "$program" train --device cpu "${long[@]}" "$@" > stdout 2> stderr \
+        < /dev/null &
+    launcher=$!
+}
+a_rank() { pgrep -P "$launcher" alibi | sed -n "$1p"; }
+begin --out stopped
+wait_for grep -q '"step": 3,' stopped/log.jsonl 2> /dev/null
+kill -TERM "$(a_rank 2)"
+wait $launcher
+code=$?
+if [ $code = 75 ]; then pass "stopped: 75"; else fail "stopped" "exit code $code"; fi
+check "stopped: one line says so" test "$(grep -c 'train: stopped at step' stderr)" = 1
+step=$(newest stopped | sed 's/.*step-0*//')
+check "stopped: 2 ranks resume" ranks 2 --resume --out stopped --steps "$((step + 1))" --quiet
+
+# ---- a rank dies: the others end, and the run resumes
+
+begin --save-every 1 --out killed
+wait_for grep -q '"step": 3,' killed/log.jsonl 2> /dev/null
+begun=$SECONDS
+kill -KILL "$(a_rank 3)"
+wait $launcher
+code=$?
+cp stderr words
+if [ $code != 0 ]; then pass "killed: not 0"; else fail "killed" "exit code $code"; fi
+check "killed: the others end within 30 s" test $((SECONDS - begun)) -lt 30
+check "killed: the rank is named" grep -q 'rank [0-2]' words
+step=$(newest killed | sed 's/.*step-0*//')
+check "killed: 3 ranks resume" ranks 3 --resume --out killed --steps "$((step + 1))" --quiet
+
+# ---- wrong use: one line of ours, among those of mpirun
+
+refuse() { # CODE PATTERN COMMAND...
+    run "${@:3}"
+    if [ "$code" != "$1" ]; then
+        fail "$1 $2" "exit code $code"
+    elif [ "$(grep -c '^alibi: ' stderr)" != 1 ] || ! grep -qE "^alibi: train: $2" stderr; then
+        fail "$1 $2" "another message"
+    else
+        pass "$1 $2"
+    fi
+}
+two() { # arguments of rank 0, --, of rank 1
+    local first=() all=(--device cpu "${small[@]}" --out wrong)
+    while [ "$1" != -- ]; do first+=("$1") && shift; done
+    mpirun --oversubscribe -n 1 "$program" train "${all[@]}" "${first[@]}" : \
+        -n 1 "$program" train "${all[@]}" "${@:2}"
+}
+refuse 2 "3 ranks cannot divide a step of 4 passes.*--batch 4 --accumulate 3" \
+    ranks 3 "${small[@]}" --accumulate 4 --out wrong
+refuse 2 "rank 1 on '.*' has another recipe than rank 0" two --lr 0.1 -- --lr 0.2
+refuse 2 "rank 1 on '.*' has another text than rank 0" two -- --text-bytes 300000
+yes "a text to train on" | head -n 2000 > text.txt
+refuse 3 "rank 1 on '.*': cannot open 'none.txt'" two text.txt -- none.txt
+refuse 3 "rank 0 on '.*': 'one' already holds a run" ranks 2 "${small[@]}" --out one
+refuse 6 "rank 1 on '.*': step 1: the loss is not finite" mpirun --oversubscribe \
+    -n 1 "$program" train --device cpu "${small[@]}" --out nan : -n 1 -x ALIBI_FAULT=nan:1 \
+    "$program" train --device cpu "${small[@]}" --out nan
+check "nothing was left" test ! -e wrong
+
+finish
