@@ -204,11 +204,12 @@ struct attention_statistics workspace_statistics(const struct workspace *w);
 
 /* The bytes of device memory for a model and for passes over [B, L] tokens; SIZE_MAX: too many. */
 struct model_bytes {
-    size_t master;  /* one flat buffer in the type of sums */
-    size_t copy;    /* the copies, 0: there are none */
-    size_t tables;  /* of the position method */
-    size_t kept;    /* activations that the backward pass reads */
-    size_t passing; /* activations that every layer uses again */
+    size_t master;     /* one flat buffer in the type of sums */
+    size_t copy;       /* the copies, 0: there are none */
+    size_t tables;     /* of the position method */
+    size_t kept;       /* activations that the backward pass reads */
+    size_t passing;    /* activations that every layer uses again */
+    int64_t distances; /* not bytes: T of the longest table of biases; 0: there is none */
 };
 alibi_status model_measure(const struct model *m, const struct pass_settings *settings, int64_t B,
                            int64_t L, bool training, struct model_bytes *bytes);

@@ -304,6 +304,14 @@ static size_t sum_or_most(size_t a, size_t b)
     return size_add(&sum, a, b) ? sum : SIZE_MAX;
 }
 
+/* T of the table of a kind. */
+static int64_t distances_of_kind(const struct position *p, int64_t length)
+{
+    if (p->method->bias != BIAS_TABLE)
+        return 0;
+    return p->method->curve ? curve_distances(p, length) : p->method->distances(p);
+}
+
 static size_t bytes_of_kind(const struct model *m, int kind, int64_t length, bool trainable)
 {
     const struct position *p = &m->pattern.kind[kind];
@@ -316,15 +324,25 @@ static size_t bytes_of_kind(const struct model *m, int kind, int64_t length, boo
     if (p->method->bias == BIAS_LINEAR && m->positions[kind] >= 0)
         bytes = sum_or_most(bytes, bytes_of(sums, trainable ? H + 1 : H, H));
     if (p->method->bias == BIAS_TABLE) {
-        bool curve = p->method->curve != NULL;
-        int64_t T = curve ? curve_distances(p, length) : p->method->distances(p);
+        int64_t T = distances_of_kind(p, length);
 
-        bytes = sum_or_most(bytes, bytes_of(DTYPE_I32, 1, curve ? 0 : T));
+        bytes = sum_or_most(bytes, bytes_of(DTYPE_I32, 1, p->method->curve ? 0 : T));
         bytes = sum_or_most(bytes, bytes_of(sums, trainable ? 2 * H : H, T));
     }
     if (has_rows(m, kind))
         bytes = sum_or_most(bytes, bytes_of(sums, row_capacity(length), row_columns(m, kind)));
     return bytes;
+}
+
+int64_t tables_distances(const struct model *m, int64_t length)
+{
+    int64_t most = 0;
+
+    for (int k = 0; k < m->pattern.kinds; k++) {
+        int64_t T = distances_of_kind(&m->pattern.kind[k], length);
+        most = T > most ? T : most;
+    }
+    return most;
 }
 
 size_t tables_bytes(const struct model *m, int64_t length, bool trainable)

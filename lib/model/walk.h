@@ -23,6 +23,8 @@ void tables_fini(struct tables *t, const struct model *m);
 /* Before a pass: rows for positions 0..length-1, and the bias from the present weights. */
 alibi_status tables_prepare(struct tables *t, const struct model *m, int64_t length);
 size_t tables_bytes(const struct model *m, int64_t length, bool trainable); /* SIZE_MAX: too many */
+int64_t tables_distances(const struct model *m,
+                         int64_t length); /* T of the longest bias; 0: none */
 alibi_status tables_clear_gradient(struct tables *t, const struct model *m);
 alibi_status tables_backward(struct tables *t, const struct model *m); /* dbias to the weights */
 struct bias tables_bias(const struct tables *t, const struct model *m, int kind);

@@ -355,6 +355,7 @@ alibi_status model_measure(const struct model *m, const struct pass_settings *se
         .tables = tables_bytes(m, L, training),
         .kept = a.overflow ? SIZE_MAX : a.kept,
         .passing = a.overflow ? SIZE_MAX : a.peak - a.kept,
+        .distances = tables_distances(m, L),
     };
     return ALIBI_OK;
 }

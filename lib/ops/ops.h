@@ -71,7 +71,8 @@ typedef void reset_peak_fn(struct device *dev);
  * or a few at a time. SIZE_MAX: more than there can be. */
 struct workspace_args {
     int64_t B, L, H, D;
-    int64_t largest; /* elements of the largest weight matrix */
+    int64_t largest;   /* elements of the largest weight matrix */
+    int64_t distances; /* T of the longest table of biases; 0: there is none */
     bool training;
 };
 typedef size_t workspace_fn(struct device *dev, const struct workspace_args *a);

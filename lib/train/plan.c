@@ -53,6 +53,7 @@ static alibi_status measure(const struct trial *t, int64_t B, int64_t L, struct 
     TRY(model_measure(m, &settings, B, L, true, &bytes));
     args.H = m->config.heads;
     args.D = m->config.width / m->config.heads;
+    args.distances = bytes.distances;
     for (int i = 0; i < m->count; i++)
         if (m->parameters[i].count > args.largest)
             args.largest = m->parameters[i].count;
@@ -170,18 +171,19 @@ static void imagined_memory(struct device *dev, struct device_memory *memory)
     *memory = (struct device_memory){ .total = bytes, .free = bytes };
 }
 
-/* Approximates lib/ops/cuda/workspace.cu: per query and head a row of gradients in fp32, a
- * table of biases per 128 keys and some numbers; per token its place in a sort and a sixteenth of a
- * row; the autotuner's copy of the largest gradient; and what does not grow. */
+/* Approximates lib/ops/cuda/workspace.cu: per query and head a row of gradients in fp32, a table of
+ * biases per 128 keys, two if it is long, and some numbers; per token its place in a sort and a
+ * sixteenth of a row; the autotuner's copy of the largest gradient; and what does not grow. */
 static size_t imagined_workspace(struct device *dev, const struct workspace_args *a)
 {
-    enum { FIXED = 192 << 20, PER_QUERY = 64, PER_TOKEN = 64 };
+    enum { FIXED = 192 << 20, PER_QUERY = 64, PER_TOKEN = 64, LONG_TABLE = 1024 };
+    int64_t of_table = a->distances > LONG_TABLE ? a->distances / 16 : 0;
     int64_t width = a->D <= 64 ? 64 : a->D <= 128 ? 128 : a->D, per_token = PER_TOKEN;
     size_t bytes, largest;
 
     (void)dev;
     if (a->training)
-        per_token += a->H * (4 * width + PER_QUERY) + a->H * a->D / 4;
+        per_token += a->H * (4 * width + PER_QUERY + of_table) + a->H * a->D / 4;
     if (!size_product(&bytes, (int64_t[]){ a->B, a->L, per_token }, 3) ||
         !size_product(&largest, (int64_t[]){ a->largest, a->training ? 4 : 0 }, 2))
         return SIZE_MAX;

@@ -505,6 +505,23 @@ static void attention_with_dropout_equals_the_reference(void **state)
     end();
 }
 
+/* The gradient of a table that does not fit into shared memory, at distances within the table and
+ * past its end, in a window, and for two heads that share their keys. */
+static void gradients_of_long_tables_equal_the_reference(void **state)
+{
+    static const struct attention_case cases[] = {
+        { 1, 1300, 1300, 1, 1, 64, BIAS_TABLE, 1030, false, 0, 0, NOT_ROTATED, 0, 0 },
+        { 2, 1100, 1100, 2, 1, 64, BIAS_TABLE, 2048, true, 0, 0, NOT_ROTATED, 0, 0 },
+        { 1, 1250, 1250, 1, 1, 128, BIAS_TABLE, 1027, false, 0, 0, NOT_ROTATED, 1150, 0 },
+    };
+
+    (void)state;
+    begin();
+    for (int i = 0; i < COUNT_OF(cases); i++)
+        check_backward(cases[i], DTYPE_BF16, true, 0);
+    end();
+}
+
 /* Attention's own kernels rotate back, or rotary does it after them: for widths other than 64 and
  * 128, and for angles that are not aligned. */
 static void gradients_of_rotated_queries_and_keys_equal_the_reference(void **state)
@@ -1001,6 +1018,7 @@ int main(void)
         cmocka_unit_test(attention_equals_the_reference_for_every_bias_and_group_of_heads),
         cmocka_unit_test(attention_in_a_window_equals_the_reference),
         cmocka_unit_test(attention_with_dropout_equals_the_reference),
+        cmocka_unit_test(gradients_of_long_tables_equal_the_reference),
         cmocka_unit_test(gradients_of_rotated_queries_and_keys_equal_the_reference),
         cmocka_unit_test(attention_takes_tensors_at_any_place),
         cmocka_unit_test(attention_over_nothing_does_nothing),

@@ -155,6 +155,12 @@ static void workspace_grows_with_the_tokens_and_says_when_they_are_too_many(void
     assert_true(workspace(2, 1024, 0, true) >= one + 4 * 1024 * 16 * 64);      /* dQ in fp32 */
     assert_true(workspace(1, 1024, weight, true) >= one + 4 * (size_t)weight); /* autotuning */
     assert_true(workspace(1, 1024, 0, false) < one);
+    assert_true(
+        gpu.ops->workspace(
+            &gpu,
+            &(struct workspace_args){
+                .B = 1, .L = 4096, .H = 16, .D = 64, .distances = 4096, .training = true }) >
+        workspace(1, 4096, 0, true) + 4 * 16 * 32 * 4096); /* sums of a long table */
     assert_true(workspace(1 << 16, 1 << 24, 0, true) == SIZE_MAX);
     end();
 }

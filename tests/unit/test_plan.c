@@ -42,7 +42,7 @@ static void offer(struct device *dev, struct device_memory *memory)
 static size_t workspace(struct device *dev, const struct workspace_args *a)
 {
     (void)dev;
-    return a->training ? (size_t)(a->B * a->L * a->H * a->D + a->largest) : 0;
+    return a->training ? (size_t)(a->B * a->L * a->H * a->D + a->largest + a->distances) : 0;
 }
 
 static struct device counting_device(void)
@@ -200,6 +200,8 @@ static void the_largest_batch_and_the_longest_input_are_the_last_that_fit(void *
     (void)state;
     assert_true(plan.fits && plan.available == 1 << 20 &&
                 plan.workspace == 2 * 8 * 4 + 257 * 4); /* B L H D, and V C */
+    assert_true(plan_within(config_of("kerple"), t, 1 << 20).workspace ==
+                plan.workspace + 64); /* and a table of that many distances */
     total_at(c, t, plan.largest_batch, t.train_length, &total);
     assert_true(total <= plan.available);
     total_at(c, t, plan.largest_batch + 1, t.train_length, &total);

@@ -184,8 +184,7 @@ extern "C" alibi_status cuda_attention_backward(struct device *dev, const struct
                                      .rows = (int)attention_tiles(a->q.shape[1]),
                                      .words = (int)attention_kept_words(a->k.shape[1]) };
     const bool wgmma = wgmma_serves(c, a) && rows_are_aligned(a->dy) && rows_are_aligned(a->dq) &&
-                       rows_are_aligned(a->dk) && rows_are_aligned(a->dv) &&
-                       (a->bias.kind != BIAS_TABLE || a->bias.values.shape[1] <= TABLE_LARGEST);
+                       rows_are_aligned(a->dk) && rows_are_aligned(a->dv);
     const int64_t rows[] = { a->lse.shape[0], a->lse.shape[1], a->lse.shape[2],
                              (int64_t)sizeof(float) };
     float *delta;

@@ -61,8 +61,9 @@ enum {
 };
 
 // The bias, and whether it has a gradient, as a template parameter. Fixed slopes are 0 if there is
-// no bias.
-enum bias_mode { SLOPES, LEARNED_SLOPES, TABLE, GATES, GAIN };
+// no bias. A table and its gradient are in shared memory; if it is longer than TABLE_LARGEST, only
+// the biases of a tile are, and the gradient is summed in global memory.
+enum bias_mode { SLOPES, LEARNED_SLOPES, TABLE, LONG_TABLE, GATES, GAIN };
 
 struct backward_params {
     CUtensorMap q, k, v, dy;
@@ -71,7 +72,8 @@ struct backward_params {
     const float *lse;   // [B, H, L]
     const float *delta; // [B, H, L]
     int *turns;         // [B, H, tiles]: how many key blocks have added their part of dQ
-    float *dbias;       // [B, blocks, H, 1 or T] partial sums; gates: the gradient itself, or NULL
+    float *dbias; // [B, blocks, H, 1 or T] partial sums, of a long table [B, blocks, 2, H, T];
+                  // gates: the gradient itself, or NULL
     struct attention_shape s;
     struct angles rotation; // of q and k; dq and dk are rotated back
     struct kept_tiles kept;
@@ -168,11 +170,11 @@ template <int MASK> struct walk {
     }
 };
 
-// Gain: the factors of a tile's distances, in the place of a table. At 0 is that of the tile's
-// first query and the block's first key.
+// Factors (gain) or biases / scale (a long table) of a tile's distances, in the place of a table.
+// At 0 is that of the tile's first query and the block's first key.
 enum { TILE_DISTANCES = BLOCK_KEYS + QUERIES };
 
-template <int D> __device__ __forceinline__ float *tile_gains(backward_smem<D> *smem, int stage)
+template <int D> __device__ __forceinline__ float *tile_table(backward_smem<D> *smem, int stage)
 {
     static_assert(STAGES * TILE_DISTANCES <= sizeof(struct bias_table) / sizeof(float), "room");
     static_assert(TILE_DISTANCES <= TABLE_AROUND, "a tile on the diagonal stays in the padding");
@@ -223,11 +225,11 @@ __device__ __forceinline__ void load_rows(const backward_params &p, backward_sme
         smem->lse[stage][q] = i < p.s.Lq ? (lse[i] - c) / p.s.scale : INFINITY;
         smem->delta[stage][q] = i < p.s.Lq ? delta[i] : 0.0f;
     }
-    if (BIAS == GAIN) {
-        const float *from = p.gains + (w.tile * QUERIES - w.first_key);
-        float *to = tile_gains<D>(smem, stage);
+    if (BIAS == GAIN || BIAS == LONG_TABLE) {
+        int lead = w.tile * QUERIES - w.first_key;
+        float *to = tile_table<D>(smem, stage);
         for (int n = (int)threadIdx.x % 32 - BLOCK_KEYS; n < QUERIES; n += 32)
-            to[n] = from[n];
+            to[n] = BIAS == GAIN ? p.gains[lead + n] : p.s.bias(w.h, max(0, lead + n)) * p.inverse;
     }
     mbarrier_arrive(&smem->full[stage]);
 }
@@ -345,12 +347,11 @@ __device__ __forceinline__ void start_from_slope(fragment<D> &f, const backward_
     }
 }
 
+// `bias`: at the distance of the thread's first elements.
 template <int D>
 __device__ __forceinline__ void start_from_table(fragment<D> &f, const backward_smem<D> *smem,
-                                                 int lead, int stage)
+                                                 const float *bias, int stage)
 {
-    const float *bias = smem->table.at(lead + f.column - f.row);
-
 #pragma unroll
     for (int i = 0; i < QUERIES / 2; i += 4) {
         int q = 8 * (i / 4);
@@ -458,7 +459,7 @@ template <int D>
 __device__ __forceinline__ void apply_gain(fragment<D> &f, backward_smem<D> *smem, float inverse,
                                            int stage)
 {
-    const float *gain = tile_gains<D>(smem, stage) + (f.column - f.row);
+    const float *gain = tile_table<D>(smem, stage) + (f.column - f.row);
 
 #pragma unroll
     for (int i = 0; i < QUERIES / 2; i++) {
@@ -472,7 +473,7 @@ __device__ __forceinline__ void apply_gain(fragment<D> &f, backward_smem<D> *sme
 template <int D>
 __device__ __forceinline__ void multiply_gain(fragment<D> &f, backward_smem<D> *smem, int stage)
 {
-    const float *gain = tile_gains<D>(smem, stage) + (f.column - f.row);
+    const float *gain = tile_table<D>(smem, stage) + (f.column - f.row);
 
 #pragma unroll
     for (int i = 0; i < QUERIES / 2; i++)
@@ -603,11 +604,12 @@ __device__ __forceinline__ void add_bin(fragment<D> &f, const backward_params &p
 // summed apart from odd ones, and the order of each sum is fixed. The quarters of a warp read
 // different words of a swizzle chunk, so that all lanes read from banks of their own. A step that
 // leaves the tile wraps around to the other side, where reading does no harm, and is not added:
-// that needs no branch.
+// that needs no branch. The bins may be in global memory: from one tile to the next, other threads
+// add to them, after the barrier among the consumers.
 template <int D>
 __device__ __forceinline__ void add_table(fragment<D> &f, const backward_params &p,
-                                          backward_smem<D> *smem, const bf16 (*ds)[QUERIES],
-                                          int lead)
+                                          const bf16 (*ds)[QUERIES], int lead, float *even_bins,
+                                          float *odd_bins)
 {
     const uint32_t row = sizeof ds[0], all = BLOCK_KEYS * row;
     int diagonal = (int)threadIdx.x - WARPGROUP - (BLOCK_KEYS - 1), quarter = threadIdx.x % 32 / 8;
@@ -630,8 +632,8 @@ __device__ __forceinline__ void add_table(fragment<D> &f, const backward_params 
             }
         }
     }
-    add_bin<D>(f, p, smem->bins[0], lead + diagonal, even);
-    add_bin<D>(f, p, smem->bins[1], lead + diagonal + 1, odd);
+    add_bin<D>(f, p, even_bins, lead + diagonal, even);
+    add_bin<D>(f, p, odd_bins, lead + diagonal + 1, odd);
 }
 
 // A far tile goes to the last entry as a whole. Four sums side by side: one alone would be a chain
@@ -686,6 +688,22 @@ __device__ __forceinline__ void load_table(const backward_params &p, backward_sm
     named_barrier_sync<CONSUMER_THREADS>(CONSUMERS_BARRIER);
 }
 
+// A long table: the bins of even and odd queries in global memory.
+template <int MASK>
+__device__ __forceinline__ float *long_bins(const backward_params &p, const walk<MASK> &w, int odd)
+{
+    return p.dbias + ((((int64_t)w.b * p.blocks + w.block) * 2 + odd) * p.s.H + w.h) * p.s.T;
+}
+
+template <int D, int MASK>
+__device__ __forceinline__ void clear_long_bins(const backward_params &p, const walk<MASK> &w)
+{
+    float *even = long_bins(p, w, 0), *odd = long_bins(p, w, 1);
+
+    for (int i = threadIdx.x - WARPGROUP; i < p.s.T; i += CONSUMER_THREADS)
+        even[i] = odd[i] = 0.0f;
+}
+
 // The sum over both consumers, in a fixed order, for every thread.
 template <int D> __device__ __forceinline__ float sum_consumers(backward_smem<D> *smem, float x)
 {
@@ -719,6 +737,12 @@ __device__ __forceinline__ void write_bias(fragment<D> &f, const backward_params
         for (int i = threadIdx.x - WARPGROUP; i < p.s.T; i += CONSUMER_THREADS)
             p.dbias[place * p.s.T + i] =
                 smem->bins[0][i] + smem->bins[1][i] + (i == p.s.T - 1 ? far : 0.0f);
+        f.far = 0.0f;
+    }
+    if (BIAS == LONG_TABLE) {
+        float far = sum_consumers<D>(smem, f.far);
+        if (threadIdx.x == WARPGROUP)
+            long_bins(p, w, 0)[p.s.T - 1] = far;
         f.far = 0.0f;
     }
     if (BIAS == GATES) { // the four lanes of a row; no other block has its keys
@@ -755,12 +779,14 @@ __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_para
         start_from_gates<D>(f, smem, t.stage);
     else if (BIAS == GAIN)
         clear_fragment(f.s);
+    else if (BIAS == LONG_TABLE)
+        start_from_table<D>(f, smem, tile_table<D>(smem, t.stage) + (f.column - f.row), t.stage);
     else if (BIAS != TABLE)
         start_from_slope<D>(f, smem, lead, step, t.stage);
     else if (is_far(p, lead))
         start_from_last<D>(f, smem, p.s.T, t.stage);
     else
-        start_from_table<D>(f, smem, lead, t.stage);
+        start_from_table<D>(f, smem, smem->table.at(lead + f.column - f.row), t.stage);
     if constexpr (MASK == DROPOUT) {
         clear_fragment(f.dp);
     } else {
@@ -805,7 +831,7 @@ __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_para
         f.dp[i] *= f.s[i];
     if (BIAS == LEARNED_SLOPES)
         add_slopes<D>(f, lead);
-    if (BIAS == TABLE && is_far(p, lead))
+    if ((BIAS == TABLE || BIAS == LONG_TABLE) && is_far(p, lead))
         add_far<D>(f);
     if (BIAS == GATES)
         add_gates<D>(f);
@@ -818,7 +844,9 @@ __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_para
     issue_dq<D>(f.dq, shared_address(smem->ds[count % 2]), shared_address(smem->k) + columns);
     issue_gradient<D>(f.dk, f.ds, shared_address(smem->q[t.stage]));
     if (BIAS == TABLE && !is_far(p, lead))
-        add_table<D>(f, p, smem, smem->ds[count % 2], lead);
+        add_table<D>(f, p, smem->ds[count % 2], lead, smem->bins[0], smem->bins[1]);
+    if (BIAS == LONG_TABLE && !is_far(p, lead))
+        add_table<D>(f, p, smem->ds[count % 2], lead, long_bins(p, w, 0), long_bins(p, w, 1));
 
     // dQ goes to shared memory while dK is in flight. After dK the stage is free.
     wgmma_wait<1>();
@@ -898,6 +926,8 @@ __device__ __forceinline__ void consume(const backward_params &p, backward_smem<
         float step = p.s.kind == BIAS_LINEAR ? p.s.values[w.h] / p.s.scale : 0.0f;
         if (BIAS == TABLE)
             load_table<D>(p, smem, w.h);
+        if (BIAS == LONG_TABLE)
+            clear_long_bins<D, MASK>(p, w);
         if (BIAS == GATES)
             load_gates<D, MASK>(p, smem, w);
         mbarrier_wait(&smem->kv_full, 0);
@@ -1010,8 +1040,8 @@ __global__ void __launch_bounds__(ROUND_THREADS)
 // ---- host
 
 // dQ, then the turns with the ticket after them (both start from 0), and the partial gradients of
-// the bias: `entries` numbers for each block.
-alibi_status reserve(struct context *c, backward_params *p, int D, int entries)
+// the bias: `entries` numbers for each head and block.
+alibi_status reserve(struct context *c, backward_params *p, int D, int64_t entries)
 {
     const int64_t heads = (int64_t)p->s.B * p->s.H, tiles = heads * p->tiles;
     const int64_t dq[] = { heads, p->tiles, QUERIES, D, (int64_t)sizeof(float) };
@@ -1028,13 +1058,15 @@ alibi_status reserve(struct context *c, backward_params *p, int D, int entries)
 
 template <int D, int MASK>
 alibi_status launch_backward(struct context *c, const backward_params &p,
-                             const struct attention_args *a, int entries)
+                             const struct attention_args *a)
 {
-    auto kernel = p.s.kind == BIAS_TABLE  ? backward_kernel<D, TABLE, MASK>
-                  : p.s.kind == BIAS_GATE ? backward_kernel<D, GATES, MASK>
-                  : p.s.kind == BIAS_GAIN ? backward_kernel<D, GAIN, MASK>
-                  : a->dbias.data         ? backward_kernel<D, LEARNED_SLOPES, MASK>
-                                          : backward_kernel<D, SLOPES, MASK>;
+    const bool is_long = p.s.T > TABLE_LARGEST;
+    auto kernel = is_long                  ? backward_kernel<D, LONG_TABLE, MASK>
+                  : p.s.kind == BIAS_TABLE ? backward_kernel<D, TABLE, MASK>
+                  : p.s.kind == BIAS_GATE  ? backward_kernel<D, GATES, MASK>
+                  : p.s.kind == BIAS_GAIN  ? backward_kernel<D, GAIN, MASK>
+                  : a->dbias.data          ? backward_kernel<D, LEARNED_SLOPES, MASK>
+                                           : backward_kernel<D, SLOPES, MASK>;
 
     TRY_RETURN(launch(c, "attention backward", kernel, p.s.B * p.s.Hkv * p.blocks, THREADS,
                       backward_smem_bytes<D>, p));
@@ -1043,8 +1075,8 @@ alibi_status launch_backward(struct context *c, const backward_params &p,
                       p.tiles));
     if (!a->dbias.data || p.s.kind == BIAS_GATE)
         return ALIBI_OK;
-    return cuda_add_partials(c, (float *)a->dbias.data, NULL, p.dbias, (int64_t)p.s.B * p.blocks,
-                             (int64_t)p.s.H * entries);
+    return cuda_add_partials(c, (float *)a->dbias.data, NULL, p.dbias,
+                             (int64_t)p.s.B * p.blocks * (is_long ? 2 : 1), (int64_t)p.s.H * p.s.T);
 }
 
 } // namespace
@@ -1059,8 +1091,7 @@ alibi_status backward_wgmma(struct context *c, const struct attention_args *a, c
                             struct kept_tiles kept)
 {
     backward_params p;
-    int D = a->q.shape[3] <= 64 ? 64 : 128,
-        entries = a->bias.kind == BIAS_TABLE ? (int)a->bias.values.shape[1] : 1;
+    int D = a->q.shape[3] <= 64 ? 64 : 128;
 
     p.s = attention_shape_of(a);
     p.dk = heads_of<bf16>(a->dk);
@@ -1074,7 +1105,7 @@ alibi_status backward_wgmma(struct context *c, const struct attention_args *a, c
     p.blocks = (int)ceil_div(p.s.Lk, BLOCK_KEYS);
     p.gains = NULL;
     p.inverse = 1.0f / p.s.scale;
-    TRY_RETURN(reserve(c, &p, D, entries));
+    TRY_RETURN(reserve(c, &p, D, p.s.T > TABLE_LARGEST ? 2 * (int64_t)p.s.T : p.s.T));
     if (a->bias.kind == BIAS_GATE)
         p.dbias = (float *)a->dbias.data;
     if (a->bias.kind == BIAS_GAIN) // in the place of dbias
@@ -1085,14 +1116,13 @@ alibi_status backward_wgmma(struct context *c, const struct attention_args *a, c
     TRY_RETURN(make_tensor_map(&p.v, a->v, BLOCK_KEYS));
     switch (mask_kind_of(a)) {
     case DROPOUT:
-        return D == 64 ? launch_backward<64, DROPOUT>(c, p, a, entries)
-                       : launch_backward<128, DROPOUT>(c, p, a, entries);
+        return D == 64 ? launch_backward<64, DROPOUT>(c, p, a)
+                       : launch_backward<128, DROPOUT>(c, p, a);
     case WINDOW:
-        return D == 64 ? launch_backward<64, WINDOW>(c, p, a, entries)
-                       : launch_backward<128, WINDOW>(c, p, a, entries);
+        return D == 64 ? launch_backward<64, WINDOW>(c, p, a)
+                       : launch_backward<128, WINDOW>(c, p, a);
     case CAUSAL:
         break;
     }
-    return D == 64 ? launch_backward<64, CAUSAL>(c, p, a, entries)
-                   : launch_backward<128, CAUSAL>(c, p, a, entries);
+    return D == 64 ? launch_backward<64, CAUSAL>(c, p, a) : launch_backward<128, CAUSAL>(c, p, a);
 }

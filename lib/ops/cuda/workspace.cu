@@ -56,10 +56,11 @@ extern "C" size_t cuda_workspace(struct device *dev, const struct workspace_args
                                         ceil_div(L, BLOCK_KEYS), D + 1, sizeof(float));
 
     // Backward. Heads of the wgmma kernels are padded to 64 or 128 columns of dQ; the gradient of
-    // the bias is a number per query (slopes) or a table per block of keys.
+    // the bias is a number per query (slopes) or a table per block of keys, two if it is long.
     if (a->training) {
         const int64_t padded = D <= 64 ? 64 : D <= 128 ? 128 : D;
-        const size_t table = bytes_of(B, H, ceil_div(L, BLOCK_KEYS), TABLE_LARGEST, sizeof(float));
+        const int64_t entries = a->distances > TABLE_LARGEST ? 2 * a->distances : TABLE_LARGEST;
+        const size_t table = bytes_of(B, H, ceil_div(L, BLOCK_KEYS), entries, sizeof(float));
         const size_t of_rows =
             max(cuda_norm_bytes((int64_t)rows, C), cuda_aside_bytes((int64_t)rows, C));
 
