@@ -197,6 +197,9 @@ void cli_json_subject(const struct cli_subject *s);
 enum { CLI_TEXT_MAX = 1 << 24 };
 alibi_status cli_read_text(char **out, size_t *bytes, const char *path, const char *what);
 
+/* Refuses a file that exists or cannot be written, before the work; `example` is a name for one. */
+alibi_status cli_check_new_file(const char *path, const char *example);
+
 /* ---- terminal (terminal.c) */
 
 /* Progress and notes of the library go to stderr from now on; quiet: warnings only. */

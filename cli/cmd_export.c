@@ -6,6 +6,7 @@ struct job {
     int format;  /* 0: ours, else enum alibi_foreign + 1 */
     int weights; /* enum alibi_precision */
     double shard;
+    char *position;
     bool json;
 };
 
@@ -20,6 +21,8 @@ static const struct alibi_option options[] = {
       "type of the weights in the file; auto: fp32, and for other programs as they are; q8_0: gguf" },
     { "shard-size", ALIBI_OPTION_REAL, AT(shard), 1e-6, 1e6, NULL, "5", "GB",
       "hf: the most of a file of weights, in units of 1e9 bytes; more makes several files" },
+    { "as-position", ALIBI_OPTION_TEXT, AT(position), 0, 0, NULL, NULL, "NAME",
+      "with this position in place of the model's; trained: without what fit has found" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
 };
 
@@ -44,7 +47,8 @@ static alibi_status export_foreign(const struct job *job, const char *from)
 {
     const struct alibi_export how = { .format = job->format - 1,
                                       .weights = job->weights,
-                                      .shard_bytes = (int64_t)(job->shard * 1e9) };
+                                      .shard_bytes = (int64_t)(job->shard * 1e9),
+                                      .position = job->position };
     struct alibi_exchanged result;
     char count[CLI_SHORT];
     alibi_status status = alibi_export(from, &how, job->out, &result, cli_call());
@@ -88,7 +92,7 @@ static alibi_status run(const struct cli_line *line, void *user)
         return export_foreign(job, from);
     status = alibi_device_open(&device, &cpu, cli_call());
     if (status == ALIBI_OK)
-        status = alibi_model_open(&model, device, from, cli_call());
+        status = alibi_model_open_as(&model, device, from, job->position, cli_call());
     if (status == ALIBI_OK)
         status = alibi_model_save(model, job->out, precision, cli_call());
     if (status == ALIBI_OK)

@@ -34,6 +34,7 @@ static void print_json(const struct job *job, const struct alibi_fit_result *r)
     cli_json_subject(&job->subject);
     cli_json_text("position", alibi_model_view_config(job->subject.model)->position);
     cli_json_real("temperature", r->point[r->best].temperature);
+    cli_json_flag("at_edge", r->at_edge);
     cli_json_int("length", r->length);
     cli_json_int("tokens", r->tokens);
     cli_json_open("points", '[');
@@ -49,7 +50,7 @@ static void print_json(const struct job *job, const struct alibi_fit_result *r)
         cli_json_close('}');
     }
     cli_json_close(']');
-    if (job->out)
+    if (job->out && r->best > 0)
         cli_json_text("out", job->out);
     cli_json_close('}');
 }
@@ -71,11 +72,29 @@ static void print_table(const struct job *job, const struct alibi_fit_result *r)
         putchar('\n');
     }
     printf(
-        "\n* chosen: the least, if it gains two standard errors over 0; gain on the same tokens; ± "
-        "one standard error\n");
-    printf("position '%s' is in '%s'; --as-position trained is without it\n",
-           alibi_model_view_config(job->subject.model)->position,
-           job->out ? job->out : job->subject.path);
+        "\n* chosen: the least, if it gains 0.005 and two standard errors over 0; gain on the same "
+        "tokens; ± one standard error\n");
+    if (r->best > 0)
+        printf("position '%s' is in '%s'; --as-position trained is without it\n",
+               alibi_model_view_config(job->subject.model)->position,
+               job->out ? job->out : job->subject.path);
+    else
+        printf("no temperature helps: nothing is stored in '%s'\n",
+               job->out ? job->out : job->subject.path);
+}
+
+/* Without a temperature there is no new model, and one that was fitted to MODEL before is taken
+ * away; but not because another position needs none. */
+static alibi_status store(const struct job *job, const struct alibi_fit_result *r)
+{
+    if (r->at_edge)
+        cli_note("the best temperature is the largest that is tried; the loss still falls there");
+    if (job->out)
+        return r->best > 0 ? alibi_model_save(job->subject.model, job->out, ALIBI_FP32, cli_call())
+                           : ALIBI_OK;
+    if (r->best == 0 && job->subject.position)
+        return ALIBI_OK;
+    return alibi_model_keep_fit(job->subject.model);
 }
 
 static alibi_status run(const struct cli_line *line, void *user)
@@ -87,13 +106,14 @@ static alibi_status run(const struct cli_line *line, void *user)
 
     cli_set_skip(job->skip);
     if (status == ALIBI_OK)
+        status = alibi_model_check_writable(s->model, job->out);
+    if (status == ALIBI_OK)
         status = cli_subject_open_text(s, line, BUILTIN_GROUP);
     if (status == ALIBI_OK)
         status = alibi_model_fit(s->model, s->corpus, cli_subject_split(s), &job->fit, &result,
                                  cli_call());
     if (status == ALIBI_OK)
-        status = job->out ? alibi_model_save(s->model, job->out, ALIBI_FP32, cli_call())
-                          : alibi_model_keep_fit(s->model);
+        status = store(job, &result);
     if (status == ALIBI_OK && job->json)
         print_json(job, &result);
     else if (status == ALIBI_OK)

@@ -1,4 +1,6 @@
 /* cmd_text.c - the built-in text as a file, to look at or to use elsewhere */
+#include <string.h>
+
 #include "cli.h"
 
 struct job {
@@ -10,7 +12,8 @@ struct job {
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, NULL, "FILE", "where to write it" },
+    { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, NULL, "FILE",
+      "file to write, which must not exist; -: standard output" },
     { "split", ALIBI_OPTION_CHOICE, AT(split), 0, 0, "train|valid|test|all", "all", "NAME",
       "part of the text" },
 };
@@ -25,13 +28,16 @@ static alibi_status run(const struct cli_line *line, void *user)
     (void)line;
     if (!job->out)
         return cli_fail(ALIBI_USAGE, "no output; give --out FILE");
-    status = cli_open_corpus(&corpus, NULL, 0, &job->text, NULL);
+    status = strcmp(job->out, "-") == 0 ? ALIBI_OK : cli_check_new_file(job->out, "text.txt");
+    if (status == ALIBI_OK)
+        status = cli_open_corpus(&corpus, NULL, 0, &job->text, NULL);
     if (status == ALIBI_OK)
         status = alibi_corpus_write(corpus, (enum alibi_split)job->split, job->out);
     if (status == ALIBI_OK) {
         alibi_corpus_get_info(corpus, (enum alibi_split)job->split, &info);
-        printf("%lld documents, %lld words, %lld bytes in '%s'\n", (long long)info.documents,
-               (long long)info.words, (long long)info.bytes, job->out);
+        if (strcmp(job->out, "-") != 0)
+            printf("%lld documents, %lld words, %lld bytes in '%s'\n", (long long)info.documents,
+                   (long long)info.words, (long long)info.bytes, job->out);
     }
     alibi_corpus_free(corpus);
     return status;

@@ -1,10 +1,7 @@
 /* cmd_tokenize.c - learn a vocabulary, and convert text to token shards, or to ids and back */
-#include <errno.h>
-#include <libgen.h>
 #include <limits.h>
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -46,25 +43,6 @@ enum { TASK, SHARDS, VOCABULARY, READING, GROUPS };
 
 /* ---- checks */
 
-/* Learning may take long, so a file that cannot be written is refused before it starts. */
-static alibi_status check_file(const char *path)
-{
-    char copy[PATH_MAX];
-    struct stat found;
-
-    if (stat(path, &found) == 0 && S_ISDIR(found.st_mode))
-        return cli_fail(ALIBI_USAGE,
-                        "'%s' is a folder; give the file to write, such as '%s/tokenizer.json'",
-                        path, path);
-    if (stat(path, &found) == 0 && S_ISREG(found.st_mode))
-        return cli_fail(ALIBI_BAD_INPUT, "'%s' exists; remove it or choose another name", path);
-    if ((size_t)snprintf(copy, sizeof copy, "%s", path) >= sizeof copy)
-        return cli_fail(ALIBI_IO, "cannot write '%.64s...': %s", path, strerror(ENAMETOOLONG));
-    if (access(dirname(copy), W_OK) != 0)
-        return cli_fail(ALIBI_IO, "cannot write '%s': %s", path, strerror(errno));
-    return ALIBI_OK;
-}
-
 static alibi_status check(const struct cli_line *line, const struct job *job)
 {
     bool prints = job->print_ids || job->decode;
@@ -93,7 +71,7 @@ static alibi_status check(const struct cli_line *line, const struct job *job)
             "--print-ids and --decode print to standard output; --out and --json are not for them");
     if (!prints && !job->out)
         return cli_fail(ALIBI_USAGE, "no output; give --out %s", job->train ? "FILE" : "DIR");
-    return job->train ? check_file(job->out) : ALIBI_OK;
+    return job->train ? cli_check_new_file(job->out, "tokenizer.json") : ALIBI_OK;
 }
 
 struct input {

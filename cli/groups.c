@@ -1,7 +1,11 @@
 /* groups.c - options that several commands have: the model, its training, the text */
 #include <errno.h>
+#include <libgen.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -223,5 +227,22 @@ alibi_status cli_read_text(char **out, size_t *bytes, const char *path, const ch
     }
     *out = text;
     *bytes = length;
+    return ALIBI_OK;
+}
+
+alibi_status cli_check_new_file(const char *path, const char *example)
+{
+    char copy[PATH_MAX];
+    struct stat found;
+
+    if (stat(path, &found) == 0 && S_ISDIR(found.st_mode))
+        return cli_fail(ALIBI_USAGE, "'%s' is a folder; give the file to write, such as '%s/%s'",
+                        path, path, example);
+    if (stat(path, &found) == 0 && S_ISREG(found.st_mode))
+        return cli_fail(ALIBI_BAD_INPUT, "'%s' exists; remove it or choose another name", path);
+    if ((size_t)snprintf(copy, sizeof copy, "%s", path) >= sizeof copy)
+        return cli_fail(ALIBI_IO, "cannot write '%.64s...': %s", path, strerror(ENAMETOOLONG));
+    if (access(dirname(copy), W_OK) != 0)
+        return cli_fail(ALIBI_IO, "cannot write '%s': %s", path, strerror(errno));
     return ALIBI_OK;
 }

@@ -504,8 +504,9 @@ ALIBI_API const alibi_tokenizer *alibi_corpus_view_tokenizer(const alibi_corpus 
 ALIBI_API void alibi_corpus_get_info(const alibi_corpus *corpus, enum alibi_split split,
                                      struct alibi_corpus_info *info);
 
-/* Writes the text of a split to a file, as it was read, except that a line end is added after a
- * document that does not end with one if another follows. A failure leaves the file unchanged. */
+/* Writes the text of a split to a file, or to standard output if it is "-", as it was read, except
+ * that a line end is added after a document that does not end with one if another follows. A
+ * failure leaves the file unchanged. */
 ALIBI_API alibi_status alibi_corpus_write(const alibi_corpus *corpus, enum alibi_split split,
                                           const char *path);
 
@@ -683,10 +684,13 @@ struct alibi_export {
     int format;          /* enum alibi_foreign */
     int weights;         /* enum alibi_precision; auto: each tensor as it is */
     int64_t shard_bytes; /* a larger file of weights is divided; 0: 5e9 */
+    const char
+        *position; /* as for alibi_model_open_as(); NULL: with what was fitted to the model */
 };
 
 /* Writes the model of a checkpoint or a run as one of the family that computes the same function.
- * ALIBI_BAD_INPUT says how the closest family differs if there is none. */
+ * ALIBI_BAD_INPUT says how the closest family differs if there is none, as for a model to which a
+ * temperature was fitted. */
 ALIBI_API alibi_status alibi_export(const char *model, const struct alibi_export *how,
                                     const char *out, struct alibi_exchanged *result,
                                     const struct alibi_call *call);
@@ -843,7 +847,8 @@ ALIBI_API void alibi_eval_describe(const struct alibi_eval_result *result, char 
 
 /* Queries that see n keys, more than the training length L, are multiplied by 1 + c ln(n / L). c is
  * chosen on text that the model was not trained on: the least loss at `length`, of a short list and
- * then by golden section; or 0, if the gain over that is less than two standard errors. */
+ * then by golden section; or 0, if the gain over that is less than 0.005 nats or two standard
+ * errors. */
 struct alibi_fit {
     int64_t length; /* of the windows; 0: four times the training length */
     int64_t tokens; /* scored for each c, as in struct alibi_eval; 0: the whole split */
@@ -861,6 +866,7 @@ struct alibi_fit_result {
     int64_t length, tokens;
     int points, best;
     struct alibi_fit_point point[ALIBI_FIT_POINTS]; /* by rising c, from 0 on */
+    bool at_edge; /* the best is the largest that is tried: a larger one might be better */
 };
 
 /* The model's position then has the best temperature: evaluations use it, and alibi_model_save()
@@ -870,8 +876,12 @@ ALIBI_API alibi_status alibi_model_fit(alibi_model *model, const alibi_corpus *c
                                        struct alibi_fit_result *result,
                                        const struct alibi_call *call);
 /* Writes the position as fitted.json into the folder of the checkpoint that the model is from: it
- * is opened with that position from then on. A run that resumes does not see it. */
+ * is opened with that position from then on. A run that resumes does not see it. The position that
+ * the model was trained with needs no such file, and one that is there is removed. */
 ALIBI_API alibi_status alibi_model_keep_fit(const alibi_model *model);
+/* Whether alibi_model_save() could write into `dir` now, in fp32, or, if it is NULL,
+ * alibi_model_keep_fit(): to be asked before work that would be lost. */
+ALIBI_API alibi_status alibi_model_check_writable(const alibi_model *model, const char *dir);
 
 /* ---- fixed targets: does a model use far context? */
 

@@ -134,7 +134,8 @@ alibi_status file_replace(const char *path, const void *bytes, size_t length);
 /* The same for a file that several processes may replace at the same time: none of them fails, and
  * the last one's content stays. */
 alibi_status file_replace_shared(const char *path, const void *bytes, size_t length);
-/* The same for the bytes that `write` writes. A device, a pipe or a link is written in place. */
+/* The same for the bytes that `write` writes. A device, a pipe or a link is written in place, and
+ * "-" is standard output. */
 alibi_status file_replace_with(const char *path,
                                alibi_status (*write)(struct file *f, const void *user),
                                const void *user);
@@ -160,6 +161,8 @@ alibi_status folder_list(char ***names, int *count, const char *path);
 alibi_status folder_list_files(char ***paths, int *count, const char *path);
 void names_free(char **names, int count);
 alibi_status folder_free_space(int64_t *bytes, const char *path);
+/* Writes a file into the folder and removes it: permissions and free space say less. */
+alibi_status folder_check_writable(const char *path);
 
 /* Unlike file_exists and folder_exists, path_look tells a missing path from one that cannot be
  * seen. */

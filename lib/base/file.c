@@ -19,15 +19,17 @@ struct file {
     const struct alibi_call *call; /* of an input: its stop request ends such a read */
 };
 
-/* Whether another path or another permission would help. */
-static bool path_is_wrong(int reason)
+/* Whether the path is to blame, and not the machine. What may not be read is no input; what may not
+ * be written is an output that failed. */
+static bool path_is_wrong(int reason, const char *verb)
 {
     switch (reason) {
+    case EACCES:
+    case EPERM:
+        return strncmp(verb, "open", 4) == 0 || strncmp(verb, "list", 4) == 0;
     case ENOENT:
     case ENOTDIR:
     case EISDIR:
-    case EACCES:
-    case EPERM:
     case ELOOP:
     case ENAMETOOLONG:
         return true;
@@ -49,8 +51,8 @@ alibi_status path_fail(const char *verb, const char *path)
                       : strcmp(verb, "create") == 0 ? "its folder does not exist"
                                                     : path_absent(path);
 
-    return fail(path_is_wrong(reason) ? ALIBI_BAD_INPUT : ALIBI_IO, "cannot %s '%s': %s", verb,
-                path, why);
+    return fail(path_is_wrong(reason, verb) ? ALIBI_BAD_INPUT : ALIBI_IO, "cannot %s '%s': %s",
+                verb, path, why);
 }
 
 /* ---- open and close */
@@ -353,6 +355,8 @@ alibi_status file_replace_with(const char *path,
 {
     struct stat info = { .st_mode = S_IFREG };
 
+    if (strcmp(path, "-") == 0)
+        return write(&(struct file){ .fd = 1, .path = "standard output", .borrowed = true }, user);
     if (os_lstat(path, &info) != 0 && errno != ENOENT)
         return path_fail("create", path);
     /* A rename would put a file where the device, the pipe or the link is. */
@@ -396,7 +400,7 @@ alibi_status file_rename(const char *from, const char *to)
 {
     if (os_rename(from, to) != 0) {
         int reason = errno;
-        return fail(path_is_wrong(reason) ? ALIBI_BAD_INPUT : ALIBI_IO,
+        return fail(path_is_wrong(reason, "rename") ? ALIBI_BAD_INPUT : ALIBI_IO,
                     "cannot rename '%s' to '%s': %s", from, to, strerror(reason));
     }
     return ALIBI_OK;

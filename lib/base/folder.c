@@ -410,6 +410,19 @@ alibi_status folder_free_space(int64_t *bytes, const char *path)
     return ALIBI_OK;
 }
 
+alibi_status folder_check_writable(const char *path)
+{
+    alibi_status status;
+    char *file = NULL;
+
+    TRY(path_join(&file, path, ".writable"));
+    TRY(file_replace(file, file, strlen(file)));
+    TRY(file_remove(file));
+out:
+    mem_free(file);
+    return status;
+}
+
 /* ---- one writer per folder
  *
  * The lock is the kernel's (flock), so it ends with its process, however that ends. The file holds
@@ -431,7 +444,7 @@ alibi_status lock_take(struct lock **out, const char *folder)
     TRY(NEW_ARRAY(&l, 1, "a lock"));
     fd = os_open(path, O_RDWR | O_CREAT);
     if (fd < 0) {
-        status = path_fail("open", path);
+        status = path_fail("create", path);
         goto out;
     }
     if (os_flock(fd, LOCK_EX | LOCK_NB) != 0) {

@@ -97,6 +97,9 @@ alibi_status checkpoint_save(const char *run, const struct checkpoint *c,
 alibi_status checkpoint_check_space(const char *run, const struct checkpoint *c, bool best,
                                     const struct alibi_call *call);
 
+/* Creates `dir`, which must be empty or not exist, and finds out whether it can take the model. */
+alibi_status checkpoint_check_empty(const char *dir, const struct model *m);
+
 /* Makes `dir`, which must be empty or not exist, a checkpoint of the weights alone: without
  * optimizer and state, in fp32, bf16 or fp16. ALIBI_NUMERIC names a tensor that the type cannot
  * hold. */
@@ -141,6 +144,11 @@ alibi_status checkpoint_read_numbers(const char *path, const struct alibi_config
 /* The position that was fitted to the model of a checkpoint, "" if none was (fitted.c). */
 alibi_status checkpoint_write_fitted(const char *path, const char *position);
 alibi_status checkpoint_read_fitted(const char *path, char position[ALIBI_NAME_MAX]);
+/* Puts the position with which a model is used into its configuration, as alibi_model_open_as()
+ * does. `path` is what the user calls the checkpoint. */
+alibi_status checkpoint_choose_position(struct alibi_config *config, const char *checkpoint,
+                                        const char *position, const char *path,
+                                        struct alibi_device *device, const struct alibi_call *call);
 
 /* The factors [heads] on the queries of a layer with logn, and the biases [heads] of gates, without
  * a model. */

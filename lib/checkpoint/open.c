@@ -166,23 +166,32 @@ out:
     return status;
 }
 
+alibi_status checkpoint_choose_position(struct alibi_config *config, const char *checkpoint,
+                                        const char *position, const char *path,
+                                        struct alibi_device *device, const struct alibi_call *call)
+{
+    char fitted[ALIBI_NAME_MAX];
+
+    if (!position) {
+        TRY_RETURN(checkpoint_read_fitted(checkpoint, fitted));
+        position = fitted;
+    }
+    if (position[0] == '\0' || strcmp(position, "trained") == 0)
+        return ALIBI_OK;
+    return replace_position(config, position, path, device, call);
+}
+
 alibi_status alibi_model_open_as(alibi_model **out, alibi_device *device, const char *path,
                                  const char *position, const struct alibi_call *call)
 {
     alibi_status status;
     alibi_model *m = NULL;
     struct alibi_config config;
-    char fitted[ALIBI_NAME_MAX];
 
     TRY(NEW_ZERO_ARRAY(&m, 1, "a model"));
     TRY(checkpoint_find_model(&m->path, path, call));
     TRY(checkpoint_read_config(m->path, &config, &m->tokenizer));
-    if (!position) {
-        TRY(checkpoint_read_fitted(m->path, fitted));
-        position = fitted;
-    }
-    if (position[0] && strcmp(position, "trained") != 0)
-        TRY(replace_position(&config, position, path, device, call));
+    TRY(checkpoint_choose_position(&config, m->path, position, path, device, call));
     TRY(model_new(&m->model, &config, &device->device, device->type, false));
     TRY(checkpoint_read_weights(m->path, m->model));
     *out = m;
@@ -213,7 +222,23 @@ alibi_status alibi_model_save(const alibi_model *model, const char *dir, int pre
 
 alibi_status alibi_model_keep_fit(const alibi_model *model)
 {
-    return checkpoint_write_fitted(model->path, model->model->config.position);
+    alibi_status status;
+    struct alibi_config trained;
+    alibi_tokenizer *tokenizer = NULL;
+
+    TRY(checkpoint_read_config(model->path, &trained, &tokenizer));
+    if (strcmp(trained.position, model->model->config.position) == 0)
+        TRY(file_remove_within(model->path, NAME_FITTED));
+    else
+        TRY(checkpoint_write_fitted(model->path, model->model->config.position));
+out:
+    alibi_tokenizer_free(tokenizer);
+    return status;
+}
+
+alibi_status alibi_model_check_writable(const alibi_model *model, const char *dir)
+{
+    return dir ? checkpoint_check_empty(dir, model->model) : folder_check_writable(model->path);
 }
 
 alibi_status alibi_model_read_config(struct alibi_config *config, const char *path,

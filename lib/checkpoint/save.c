@@ -71,14 +71,16 @@ static alibi_status contents_init(struct contents *out, const struct checkpoint 
 /* Beyond the parts: the manifest, and what a file system needs for itself. */
 enum { SPACE_MARGIN = 1 << 16 };
 
+static const double MIB = 1 << 20;
+
 static alibi_status check_space(const char *parent, int64_t bytes)
 {
     int64_t free_bytes;
 
     TRY_RETURN(folder_free_space(&free_bytes, parent));
     if (free_bytes < bytes + SPACE_MARGIN)
-        return fail(ALIBI_IO, "cannot save: a checkpoint needs %lld bytes, '%s' has %lld free",
-                    (long long)bytes + SPACE_MARGIN, parent, (long long)free_bytes);
+        return fail(ALIBI_IO, "cannot save: a checkpoint needs %.1f MiB, '%s' has %.1f MiB free",
+                    (double)(bytes + SPACE_MARGIN) / MIB, parent, (double)free_bytes / MIB);
     return ALIBI_OK;
 }
 
@@ -126,7 +128,6 @@ static alibi_status write_folder(const char *parent, const char *folder, const s
     alibi_status status;
     struct manifest manifest = { .step = c->step };
 
-    TRY_RETURN(check_space(parent, c->bytes));
     TRY_RETURN(folder_create(folder));
     for (int i = 0; i < PARTS; i++)
         if (i == PART_MODEL || (i == PART_OPTIMIZER && c->training))
@@ -160,8 +161,12 @@ static alibi_status discard(const char *folder, alibi_status status, const struc
 static alibi_status write_twice_at_most(const char *parent, const char *folder,
                                         const struct contents *c, const struct alibi_call *call)
 {
+    alibi_status status = check_space(parent, c->bytes);
+
+    if (status != ALIBI_OK)
+        return discard(folder, status, call);
     for (bool again = true;; again = false) {
-        alibi_status status = write_folder(parent, folder, c);
+        status = write_folder(parent, folder, c);
         if (status == ALIBI_OK)
             return ALIBI_OK;
         status = discard(folder, status, call);
@@ -258,7 +263,6 @@ enum { MOST_AT_ONCE = 3 };
 alibi_status checkpoint_check_space(const char *run, const struct checkpoint *c, bool best,
                                     const struct alibi_call *call)
 {
-    static const double MIB = 1 << 20;
     alibi_status status;
     struct tensor_file weights = { 0 }, moments = { 0 };
     struct step_folder *folders = NULL;
@@ -300,6 +304,21 @@ static alibi_status check_empty(const char *folder)
         return fail(ALIBI_BAD_INPUT, "cannot save a model in '%s': the folder is not empty",
                     folder);
     return ALIBI_OK;
+}
+
+alibi_status checkpoint_check_empty(const char *dir, const struct model *m)
+{
+    alibi_status status;
+    struct tensor_file weights = { 0 };
+
+    TRY(tensor_file_of_model(&weights, m, "F32"));
+    TRY(folder_create(dir));
+    TRY(check_empty(dir));
+    TRY(folder_check_writable(dir));
+    TRY(check_space(dir, weights.bytes));
+out:
+    tensor_file_fini(&weights);
+    return status;
 }
 
 static alibi_status write_into_empty(const char *dir, const struct contents *c,

@@ -360,6 +360,31 @@ static void name_runs(struct alibi_compare_result *result, const char *const *di
     }
 }
 
+/* The page of several runs is written where the user says: a file of his must not be lost. */
+static alibi_status refuse_foreign(const char *path)
+{
+    alibi_status status;
+    struct file *f = NULL;
+    char start[1024];
+    enum path_kind kind;
+    size_t got = 0;
+
+    TRY_RETURN(path_look(&kind, path));
+    if (kind != PATH_FILE)
+        return ALIBI_OK;
+    TRY_RETURN(file_open_read(&f, path));
+    status = file_read(f, start, sizeof start - 1, &got);
+    if (status == ALIBI_OK)
+        status = file_close(f);
+    else
+        (void)file_close(f);
+    start[got] = '\0';
+    if (status == ALIBI_OK && got > 0 && !strstr(start, REPORT_SIGN))
+        return fail(ALIBI_BAD_INPUT,
+                    "'%s' exists and is no page of runs; remove it or choose another name", path);
+    return status;
+}
+
 alibi_status alibi_report_runs(const char *const *dirs, int count, const char *path,
                                int64_t refresh, bool *finished)
 {
@@ -372,6 +397,7 @@ alibi_status alibi_report_runs(const char *const *dirs, int count, const char *p
 
     if (count < 1 || count > ALIBI_LIST_MAX)
         return fail(ALIBI_USAGE, "%d runs: a page shows 1 to %d", count, ALIBI_LIST_MAX);
+    TRY(refuse_foreign(path));
     TRY(NEW_ZERO_ARRAY(&runs, count, "runs"));
     TRY(NEW_ZERO_ARRAY(&result.method, count, "runs"));
     TRY(NEW_ZERO_ARRAY(&t.log, count, "the logs of runs"));

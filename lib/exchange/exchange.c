@@ -78,14 +78,7 @@ static alibi_status read_scaled(struct tensor_source *s, int tensor, int64_t row
 /* ---- import */
 
 /* Import and export compute nothing: the device only says how a model is laid out. */
-static alibi_status outline_of(struct model **out, alibi_device **device,
-                               const struct alibi_config *config)
-{
-    const struct alibi_compute cpu = { .device = ALIBI_DEVICE_CPU };
-
-    TRY_RETURN(alibi_device_open(device, &cpu, NULL));
-    return model_outline(out, config, &(*device)->device, (*device)->type);
-}
+static const struct alibi_compute cpu = { .device = ALIBI_DEVICE_CPU };
 
 static alibi_status open_source(struct foreign *f, const char *source)
 {
@@ -125,7 +118,8 @@ alibi_status alibi_import(const char *source, const char *dir, struct alibi_exch
     r.tokenizer = f.tokenizer != NULL;
     snprintf(r.family, sizeof r.family, "%s", f.family->name);
     snprintf(task, sizeof task, "import %.40s", r.family);
-    TRY(outline_of(&outline, &device, &f.config));
+    TRY(alibi_device_open(&device, &cpu, NULL));
+    TRY(model_outline(&outline, &f.config, &device->device, device->type));
     r.parameters = outline->elements;
     status = tensors_as_ours(&ours, f.tensors, f.family, outline);
     if (status != ALIBI_OK)
@@ -281,13 +275,35 @@ out:
 
 /* What is known of another program. */
 static const struct program {
-    const char *name;
+    const char *name, *option;                    /* its name, and as --format */
     const struct family *(*family_at)(int index); /* NULL past the last */
     alibi_status (*write)(const struct outgoing *o, const char *path);
 } programs[] = {
-    [ALIBI_HUGGING_FACE] = { "Hugging Face", family_at, huggingface_write },
-    [ALIBI_GGUF] = { "llama.cpp", llamacpp_family_at, llamacpp_write },
+    [ALIBI_HUGGING_FACE] = { "Hugging Face", "hf", family_at, huggingface_write },
+    [ALIBI_GGUF] = { "llama.cpp", "gguf", llamacpp_family_at, llamacpp_write },
 };
+enum { PROGRAMS = sizeof programs / sizeof *programs };
+
+/* Another program that has a family for the model; NULL: none. */
+static alibi_status find_other(const struct program **out, const struct program *than,
+                               const struct alibi_config *config)
+{
+    alibi_status status = ALIBI_OK;
+    struct differences d = { 0 };
+    const struct family *f;
+
+    for (const struct program *p = programs; p < programs + PROGRAMS; p++)
+        for (int i = 0; p != than && !*out && (f = p->family_at(i)); i++) {
+            TRY(find_differences(&d, f, config));
+            if (d.count == 0)
+                *out = p;
+            text_free(&d.list);
+            d = (struct differences){ 0 };
+        }
+out:
+    text_free(&d.list);
+    return status;
+}
 
 /* The family without a difference, or the one with the fewest in the message. */
 static alibi_status choose_family(const struct family **out, const struct program *program,
@@ -296,6 +312,7 @@ static alibi_status choose_family(const struct family **out, const struct progra
     alibi_status status = ALIBI_OK;
     struct differences closest = { 0 }, here = { 0 };
     const struct family *near = NULL, *f;
+    const struct program *other = NULL;
     bool has_position = false;
     char name[ALIBI_NAME_MAX];
 
@@ -316,9 +333,13 @@ static alibi_status choose_family(const struct family **out, const struct progra
     if (*out)
         goto out;
     TRY(position_name(name, config));
-    status = fail(ALIBI_BAD_INPUT, "no family of %s %s%s; the closest, '%s', has %s", program->name,
-                  has_position ? "computes what this model does" : "has position ",
-                  has_position ? "" : name, near->name, closest.list.data);
+    TRY(find_other(&other, program, config));
+    status = fail(ALIBI_BAD_INPUT, "no family of %s %s%s; the closest, '%s', has %s; %s%s",
+                  program->name, has_position ? "computes what this model does" : "has position ",
+                  has_position ? "" : name, near->name, closest.list.data,
+                  other ? "a file can be had with --format "
+                        : "docs/exchange.md has the options to train with for each family",
+                  other ? other->option : "");
 out:
     text_free(&closest.list);
     text_free(&here.list);
@@ -352,9 +373,10 @@ alibi_status alibi_export(const char *model, const struct alibi_export *how, con
     struct model *outline = NULL;
     alibi_tokenizer *tokenizer = NULL;
     alibi_device *device = NULL;
-    char *path = NULL, *weights = NULL, task[ALIBI_NAME_MAX], fitted[ALIBI_NAME_MAX];
+    char *path = NULL, *weights = NULL, task[ALIBI_NAME_MAX], trained[ALIBI_NAME_MAX];
+    bool fitted;
 
-    if (how->format < 0 || how->format >= (int)(sizeof programs / sizeof *programs))
+    if (how->format < 0 || how->format >= PROGRAMS)
         return fail(ALIBI_USAGE, "cannot export '%s': format %d is not known", model, how->format);
     program = &programs[how->format];
     if (how->weights == ALIBI_Q8_0 && how->format != ALIBI_GGUF)
@@ -362,15 +384,18 @@ alibi_status alibi_export(const char *model, const struct alibi_export *how, con
                     model, program->name);
     TRY(checkpoint_find_model(&path, model, call));
     TRY(checkpoint_read_config(path, &config, &tokenizer));
-    TRY(checkpoint_read_fitted(path, fitted));
-    if (fitted[0])
-        call_warn(call, "'%s' is exported as it was trained, without what was fitted to it: %s",
-                  model, fitted);
+    TRY(alibi_device_open(&device, &cpu, NULL));
+    memcpy(trained, config.position, sizeof trained);
+    TRY(checkpoint_choose_position(&config, path, how->position, model, device, call));
+    fitted = !how->position && strcmp(trained, config.position) != 0;
     TRY(plain_position(&config));
     status = choose_family(&o.family, program, &config);
     if (status != ALIBI_OK)
-        TRY(fail_context(status, "cannot export '%s'", model));
-    TRY(outline_of(&outline, &device, &config));
+        TRY(fail_context(status, "cannot export '%s'%s", model,
+                         fitted ? " with what was fitted to it (--as-position trained exports it "
+                                  "without)"
+                                : ""));
+    TRY(model_outline(&outline, &config, &device->device, device->type));
     TRY(path_join(&weights, path, NAME_WEIGHTS));
     TRY(safetensors_source_file(&ours, weights));
     scaled = (struct scaled){

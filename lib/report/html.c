@@ -17,6 +17,7 @@ void html_head(struct text *out, const struct view *v, const char *title, int64_
                      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
                      "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"
                      "<meta name=\"color-scheme\" content=\"light dark\">\n");
+    text_append(out, REPORT_SIGN "\n");
     if (refresh > 0)
         text_append(out, "<meta http-equiv=\"refresh\" content=\"%lld\">\n", (long long)refresh);
     text_append(out, "<title>%s</title>\n<style>\n%s", title, page_style);

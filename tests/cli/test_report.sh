@@ -31,6 +31,10 @@ has "with their names" '<h1>2 runs</h1>' report.html
 has "and what they differ in" '<th scope="row">position</th><td>alibi</td><td>none</td>' report.html
 check "at a place of its own" "$ALIBI" report compared/alibi -o one.html
 has "also of one run" '<h1>1 run</h1>' one.html
+check "its own page again" "$ALIBI" report compared/alibi -o one.html
+echo "a letter" > letter.html
+expect 3 "'letter.html' exists and is no page of runs" "$ALIBI" report compared/alibi -o letter.html
+has "a file that is no page stays" '^a letter$' letter.html
 expect 3 "'compared' holds a comparison, not a training run" "$ALIBI" report compared compared/alibi
 expect 3 "'nowhere' holds no training run" "$ALIBI" report compared/alibi nowhere
 expect 2 "33 runs: a page shows 1 to 32" "$ALIBI" report $(yes compared/alibi | head -n 33)

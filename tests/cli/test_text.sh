@@ -5,6 +5,9 @@
 check "text writes the built-in text" "$ALIBI" text --out all.txt "${text[@]}"
 check "the same seed" "$ALIBI" text --out again.txt "${text[@]}"
 cmp -s all.txt again.txt && pass "gives the same bytes" || fail "same seed" "other bytes"
+expect 3 "'all.txt' exists; remove it" "$ALIBI" text --out all.txt "${text[@]}"
+check "to standard output" "$ALIBI" text --out - "${text[@]}"
+cmp -s all.txt stdout && pass "the same bytes, and nothing else" || fail "--out -" "other bytes"
 check "another seed" "$ALIBI" text --out other.txt "${text[@]}" --text-seed 2
 cmp -s all.txt other.txt && fail "another seed" "the same bytes" || pass "gives other bytes"
 for split in train valid test; do

@@ -111,7 +111,7 @@ static double loss_with(struct model *m, const alibi_corpus *c, double temperatu
  */
 static void the_fit_has_the_least_loss(void **state)
 {
-    static const double sizes[] = { 0.1, 0.2, 0.3, 0.5 };
+    static const double sizes[] = { 0.1, 0.3, 1.2, 2.0 };
     int chosen = 0;
     const char *text = story;
     alibi_corpus *c = NULL;
@@ -132,7 +132,8 @@ static void the_fit_has_the_least_loss(void **state)
             assert_true(r.point[k].temperature > r.point[k - 1].temperature);
             assert_close(r.point[k].gain, r.point[0].nll - r.point[k].nll, 1e-9);
             assert_true(r.point[k].nll >= r.point[r.best].nll ||
-                        (r.best == 0 && r.point[k].gain <= 2 * r.point[k].gain_error));
+                        (r.best == 0 && (r.point[k].gain < 0.005 ||
+                                         r.point[k].gain <= 2 * r.point[k].gain_error)));
         }
         best = r.point[r.best].temperature;
         if (best > 0)
@@ -144,6 +145,7 @@ static void the_fit_has_the_least_loss(void **state)
         print_message("temperature %g: loss %.6f, least of a grid %.6f\n", best,
                       r.point[r.best].nll, least);
         assert_true(r.best == 0 || r.point[r.best].nll <= least + 2e-4);
+        assert_int_equal(r.at_edge, best == 4);
         chosen += r.best > 0;
         model_free(m.model);
     }
