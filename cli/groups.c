@@ -242,7 +242,9 @@ alibi_status cli_check_new_file(const char *path, const char *example)
         return cli_fail(ALIBI_BAD_INPUT, "'%s' exists; remove it or choose another name", path);
     if ((size_t)snprintf(copy, sizeof copy, "%s", path) >= sizeof copy)
         return cli_fail(ALIBI_IO, "cannot write '%.64s...': %s", path, strerror(ENAMETOOLONG));
-    if (access(dirname(copy), W_OK) != 0)
-        return cli_fail(ALIBI_IO, "cannot write '%s': %s", path, strerror(errno));
-    return ALIBI_OK;
+    if (access(dirname(copy), W_OK) == 0)
+        return ALIBI_OK;
+    if (errno == ENOENT)
+        return cli_fail(ALIBI_BAD_INPUT, "cannot create '%s': its folder does not exist", path);
+    return cli_fail(ALIBI_IO, "cannot create '%s': %s", path, strerror(errno));
 }

@@ -50,10 +50,11 @@ else
     fail "inspect" "no line 'fitted'"
 fi
 for format in hf gguf; do
-    expect 3 "with what was fitted to it .--as-position trained exports it without.: .*$position" \
+    expect 3 "fitted to it .--as-position trained exports it without.: .*$position" \
         "$ALIBI" export run --format $format --out exported --quiet
 done
-check "an export without it" "$ALIBI" export run --format gguf --quiet --as-position trained --out run.gguf
+check "an export without it" "$ALIBI" export run --format gguf --quiet --as-position trained \
+    --out run.gguf
 check "a training that resumes" "$ALIBI" train --resume --steps 202 --out run
 check "a table" "$ALIBI" fit run "${fit[@]}"
 if grep -qE '^ +0\.[0-9]{3}\* ' stdout && grep -qF 'Loss by temperature at length 4096' stdout; then

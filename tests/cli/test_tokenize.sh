@@ -34,7 +34,8 @@ expect 2 "'$folder' is a folder; give the file to write, such as '$folder/tokeni
     "$ALIBI" tokenize --train all.txt -o "$folder"
 expect 2 "'--pattern' is for bpe" \
     "$ALIBI" tokenize --train --type words --pattern gpt2 all.txt -o x.json
-expect 5 "cannot write 'none/t.json': No such file" "$ALIBI" tokenize --train all.txt -o none/t.json
+expect 3 "cannot create .none/t.json.: its folder does not exist" \
+    "$ALIBI" tokenize --train all.txt -o none/t.json
 expect 3 "'absent.txt'" "$ALIBI" tokenize --train all.txt absent.txt -o x.json
 expect 3 "'absent.txt'" "$ALIBI" tokenize absent.txt -o x
 expect 3 "'absent.json'" "$ALIBI" tokenize --tokenizer absent.json all.txt -o x
