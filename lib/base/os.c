@@ -119,3 +119,8 @@ size_t os_memory_bytes(void)
     bytes = version1 < bytes ? version1 : bytes;
     return version2 < bytes ? version2 : bytes;
 }
+
+void os_prefer_huge_pages(void *start, size_t bytes)
+{
+    (void)madvise(start, bytes, MADV_HUGEPAGE);
+}

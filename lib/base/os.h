@@ -69,6 +69,8 @@ void *os_mmap(int fd, size_t bytes); /* the file's first bytes, read only; NULL 
 /* Bytes of memory that this process can ever get: of the machine with its swap, or of its
  * container. Not an I/O call. */
 size_t os_memory_bytes(void);
+/* Asks for huge pages; a system without them uses small ones. Not an I/O call. */
+void os_prefer_huge_pages(void *start, size_t bytes);
 
 /* ---- paths and their errors (file.c, folder.c) */
 

@@ -2,6 +2,7 @@
 #include "check.h"
 
 #include <sys/sysinfo.h>
+#include <unistd.h>
 
 #include "base/base.h"
 
@@ -56,6 +57,42 @@ static void peak_is_the_most_that_was_held_since_it_was_reset(void **state)
     assert_true(alibi_memory_peak() >= alibi_memory_now() + (1 << 20));
     alibi_memory_reset_peak();
     assert_int_equal(alibi_memory_peak(), alibi_memory_now());
+}
+
+/* Whether the mapping that has the address is one for huge pages, as the kernel lists it. */
+static bool is_for_huge_pages(const void *p)
+{
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    char line[512];
+    bool here = false, huge = false;
+
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps)) {
+        unsigned long from, to;
+
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+            here = (uintptr_t)p >= from && (uintptr_t)p < to;
+        else if (here && strncmp(line, "VmFlags:", 8) == 0)
+            huge = strstr(line, " hg") != NULL;
+    }
+    fclose(maps);
+    return huge;
+}
+
+static void large_blocks_ask_for_huge_pages(void **state)
+{
+    void *large = NULL, *small = NULL;
+
+    (void)state;
+    if (access("/sys/kernel/mm/transparent_hugepage/enabled", R_OK) != 0)
+        skip_because("a kernel without huge pages");
+    assert_ok(mem_new(&large, 16 << 20, "a test"));
+    assert_ok(mem_new(&small, 1 << 20, "a test"));
+    assert_int_equal((uintptr_t)large % 64, 0);
+    assert_true(is_for_huge_pages((char *)large + (8 << 20)));
+    assert_false(is_for_huge_pages(small));
+    mem_free(large);
+    mem_free(small);
 }
 
 static void growing_keeps_the_content(void **state)
@@ -152,6 +189,7 @@ int main(void)
         cmocka_unit_test(sizes_that_do_not_fit_are_refused_and_leave_the_result),
         cmocka_unit_test(memory_is_aligned_counted_and_given_back),
         cmocka_unit_test(peak_is_the_most_that_was_held_since_it_was_reset),
+        cmocka_unit_test(large_blocks_ask_for_huge_pages),
         cmocka_unit_test(growing_keeps_the_content),
         cmocka_unit_test(memory_that_cannot_be_had_is_refused_with_what_it_was_for),
         cmocka_unit_test(memory_fault_fails_the_chosen_allocation_and_no_other),
