@@ -1072,39 +1072,75 @@ ALIBI_API void alibi_attention_free(struct alibi_attention_result *result);
 /* Causal attention with a linear bias, over tensors in the memory of the device: on the CPU any
  * memory of the process, on a GPU its own. Nothing is copied.
  *
- *   y_i = sum_j softmax_j(scale q_i . k_j - slopes[h] (p - j)) v_j,     j <= p = keys - queries + i
+ *   s(i, j) = scale q_i . k_j - slopes[h] (p - j),      j <= p = keys - queries + i
+ *   y_i = sum_j softmax_j(s(i, j)) v_j,     lse_i = log sum_j exp(s(i, j))
  *
  * Queries are at the last positions of the keys, and query head h reads key/value head
- * h / (heads / kv_heads). */
+ * h / (heads / kv_heads). Shapes and names are those of flash-attn. A call has one of three forms:
+ *
+ *   a batch       q [batch, queries, heads, head_width], k and v [batch, keys, kv_heads,
+ * head_width] packed        sequences of different lengths, one after another: q [total_q, heads,
+ *                 head_width], k and v [total_k, kv_heads, head_width]
+ *   with a cache  decoding: q [batch, 1, heads, head_width], k and v [cache_batch, keys, kv_heads,
+ *                 head_width], of which each row of the batch reads a row as far as it is filled */
 
-/* [batch, positions, heads, head_width], in the precision of the device. The numbers of a row are
+/* Numbers in the precision of the device, in one of these shapes. Those of a row of head_width are
  * contiguous; strides count numbers. */
 struct alibi_rows {
     void *data;
-    int64_t batch, position, head; /* strides; all 0: without gaps */
+    int64_t batch, position, head; /* strides; all 0: without gaps. Packed: batch is not read */
 };
 
 /* slopes, lse and dslopes are fp32, also if the device is in bf16. */
 struct alibi_attend {
-    int64_t batch, queries, keys, heads, kv_heads, head_width;
+    int64_t batch, queries, keys; /* packed: how many sequences, and the most of any of them */
+    int64_t heads, kv_heads, head_width;
     double scale;              /* 0: 1 / sqrt(head_width) */
     int64_t window;            /* a query sees so many keys at most, its own the last; 0: all */
     double skip;               /* alibi_attend()'s budget of skipping; 0: every pair is computed */
     const float *slopes;       /* [heads]; NULL: no bias */
+    bool batch_slopes;         /* slopes and dslopes are [batch, heads] instead */
     struct alibi_rows q, k, v; /* read, as are dy and, by alibi_attend_backward(), y and lse */
-    struct alibi_rows y;
-    float *lse; /* [batch, heads, queries]: the logarithm of the sum of exp of the scores */
+    struct alibi_rows y;       /* like q */
+    float *lse;                /* [batch, heads, queries]; packed: [heads, total_q] */
     struct alibi_rows dy, dq, dk, dv;
-    float *dslopes; /* [heads]; NULL: not wanted */
-    void *stream;   /* GPU: the caller's cudaStream_t. The call is part of its work: it comes after
-                       what is queued there, and returns before it is done. NULL: the default */
+    float *dslopes; /* like slopes; NULL: not wanted */
+
+    /* Packed: sequence b has the queries cu_seqlens_q[b] .. cu_seqlens_q[b + 1] - 1, and its keys
+     * likewise. Both [batch + 1], ascending from 0, in the memory of the device; NULL: not packed.
+     * On a GPU every pair of packed sequences is computed, whatever `skip` allows. */
+    const int32_t *cu_seqlens_q, *cu_seqlens_k;
+    int64_t total_q, total_k;
+
+    /* With a cache: row b reads the first cache_seqlens[b] keys, which include its own, of row
+     * cache_batch_idx[b] of the cache; NULL: of row b. Both [batch], in the memory of the device;
+     * cache_seqlens NULL: no cache. */
+    const int32_t *cache_seqlens, *cache_batch_idx;
+    int64_t cache_batch;
+
+    /* GPU: the caller's cudaStream_t; NULL: the default one. The call is part of its work: it comes
+     * after what is queued there, and returns before it is done. With a workspace nothing is
+     * allocated, and the call can be captured in a CUDA graph; without one the device keeps memory
+     * of its own from call to call. */
+    void *stream;
+    void *workspace; /* aligned to ALIBI_WORKSPACE_ALIGNMENT; NULL: the device's own */
+    size_t workspace_bytes;
 };
 
-/* Writes y and lse. */
+enum { ALIBI_WORKSPACE_ALIGNMENT = 256 };
+
+/* Bytes of workspace that such a call takes, by its sizes alone: data may be absent, except of
+ * what is optional. 0 on the CPU, where a call uses the heap and leaves nothing there. */
+ALIBI_API alibi_status alibi_attend_workspace(alibi_device *device, const struct alibi_attend *a,
+                                              bool backward, size_t *bytes);
+
+/* Writes y and lse. The CPU refuses wrong values of the four integer arrays. On a GPU nobody reads
+ * them in time: wrong ones give wrong numbers, but no access outside the tensors. */
 ALIBI_API alibi_status alibi_attend(alibi_device *device, const struct alibi_attend *a);
 
-/* From y, lse and the gradient dy of y, the gradients of q, k and v, and of the slopes. Only for
- * queries == keys. Every pair is computed, whatever alibi_attend() skipped. */
+/* From y, lse and the gradient dy of y, the gradients of q, k and v, and of the slopes. Only for as
+ * many queries as keys, of each sequence: cu_seqlens_k is not read. Every pair is computed,
+ * whatever alibi_attend() skipped. */
 ALIBI_API alibi_status alibi_attend_backward(alibi_device *device, const struct alibi_attend *a);
 
 /* ---- sessions: one user of a model */

@@ -555,6 +555,7 @@ static const struct attention_option {
     enum bias_kind bias;
     bool rotated, window, drops, sinks;
     bool half;  /* of the heads have gates */
+    bool own;   /* slopes of each sequence */
     int layout; /* of what is rotated */
 } attention_options[] = {
     { .name = "", .bias = BIAS_NONE },
@@ -588,6 +589,7 @@ static const struct attention_option {
       .window = true,
       .drops = true,
       .sinks = true },
+    { .name = " alibi, slopes of each", .bias = BIAS_LINEAR, .own = true },
 };
 enum { ATTENTION_OPTIONS = sizeof attention_options / sizeof *attention_options };
 
@@ -602,6 +604,7 @@ static bool make_attention(struct op_case *c)
     enum dtype S = dtype_sums(c->type);
     struct tensor values = bias == BIAS_GATE    ? tensor_4(NULL, S, 2, B, G, Lk)
                            : bias == BIAS_TABLE ? matrix(S, H, c->n[6])
+                           : option->own        ? matrix(S, B, H)
                                                 : vector(S, H);
     struct tensor dvalues = bias == BIAS_GATE ? tensor_3(NULL, S, B, G, Lk) : values;
     size_t q = offsetof(union case_args, attention.args.q);

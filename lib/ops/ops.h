@@ -52,9 +52,17 @@ struct device_traits {
 
 typedef alibi_status finish_fn(struct device *dev); /* waits for all work */
 
-/* Work that is queued from now on comes after what the caller has queued on a stream of its own;
- * and what the caller queues there from now on comes after our work so far. */
-typedef alibi_status caller_fn(struct device *dev, void *stream);
+/* A caller with a stream of its own, and with memory for the operations if it gives some. */
+struct caller {
+    void *stream;
+    void *workspace; /* may be absent */
+    size_t bytes;    /* of it */
+};
+
+/* Between caller_begins and caller_ends work is queued as part of the caller's: after what is in
+ * its stream already, and before what it queues there later. Operations take scratch memory from
+ * its workspace alone; without one, from the device's own. */
+typedef alibi_status caller_fn(struct device *dev, const struct caller *caller);
 
 /* The memory of a device in bytes. free: for tensors and workspace, including what the backend
  * holds for itself and would use again, so that a plan that fits once fits again. peak: the most
@@ -119,7 +127,8 @@ struct dropout {
 
 /* Decoding several sequences of different lengths in one call. Row b of the call is the newest
  * token of the sequence in slot[b] of a cache; with it that sequence has length[b] tokens, so the
- * row's position is length[b] - 1. Both I32 [B]; slots are distinct, lengths are at least 1.
+ * row's position is length[b] - 1. Both I32 [B]; slots are distinct, lengths are at least 1. For
+ * attention slots may repeat, or be absent: then slot[b] is b.
  * Absent: all rows of the call have the same positions. A row's result has the same bits as in a
  * call of that row alone. */
 struct ragged {
@@ -134,6 +143,20 @@ static inline struct ragged ragged_none(void)
 static inline bool ragged_present(struct ragged r)
 {
     return r.length.data != NULL;
+}
+
+/* Sequences of different lengths, one after another in views [1, total, H, D]: sequence b has the
+ * queries q[b]..q[b + 1] - 1 and the keys k[b]..k[b + 1] - 1, at least as many. Both I32 [B + 1],
+ * ascending, from 0 to at most the total. Absent: the views are [B, L, H, D]. A sequence's result
+ * is that of a call of it alone. */
+struct packed {
+    struct tensor q, k;
+    int64_t Lq, Lk; /* of the longest sequence */
+};
+
+static inline bool packed_present(struct packed p)
+{
+    return p.q.data != NULL;
 }
 
 /* ---- memory */
@@ -387,7 +410,8 @@ enum bias_kind {
 
 struct bias {
     enum bias_kind kind;
-    struct tensor values; /* S; LINEAR: slopes [H]; TABLE: [H, T]; GATE: struct gate_args, c */
+    struct tensor values; /* S; LINEAR: slopes [H], or [B, H] of each sequence; TABLE: [H, T];
+                             GATE: struct gate_args, c */
     double tau;           /* GAIN: > 0 */
 };
 
@@ -416,7 +440,11 @@ struct skipping {
  *
  * With ragged, forward decodes: Lq = 1; k and v are the cache's views [slots, capacity, Hkv, D], of
  * which row b reads the first length[b] keys of slot[b]; skip.norms is [slots, Hkv, tiles of
- * capacity]; gates are [2, slots, G, capacity]; skip.kept is absent. */
+ * capacity]; gates are [2, slots, G, capacity]; skip.kept is absent.
+ *
+ * Packed sequences have slopes or no bias, no dropout, and no record of skipping; lse is [1, H,
+ * total of the queries]. In backward packed.k is packed.q. Rows that belong to no sequence
+ * keep what they have. */
 struct attention_args {
     struct tensor q;    /* view [B, Lq, H, D] */
     struct tensor k, v; /* views [B, Lk, Hkv, D] */
@@ -426,16 +454,22 @@ struct attention_args {
     struct dropout dropout; /* on the weights; none unless Lq = Lk */
     struct skipping skip;
     struct ragged ragged;
+    struct packed packed;
     struct tensor y;          /* view [B, Lq, H, D] */
-    struct tensor lse;        /* S [B, H, Lq], in the unshifted form above */
+    struct tensor lse;        /* S view [B, H, Lq], last stride 1, in the unshifted form above */
     struct tensor dy;         /* view like y */
     struct tensor dq, dk, dv; /* views like q, k, v */
-    struct tensor dbias;      /* S; may be absent. LINEAR: of the slopes; TABLE: of the table; GATE:
-                                 of c, [B, G, Lk], overwritten */
+    struct tensor dbias; /* S, like the bias; may be absent. GATE: of c, [B, G, Lk], overwritten
+                          */
     struct rotation rotation; /* backward: how q and k were rotated before, so that dq and dk are
                                  rotated back; table absent: they were not */
 };
 typedef alibi_status attention_fn(struct device *dev, const struct attention_args *a);
+
+/* Bytes of workspace that a call takes from a caller who gives one. Tensors need no data: absent
+ * are only those that the call will not have. */
+typedef size_t attention_workspace_fn(struct device *dev, const struct attention_args *a,
+                                      bool backward);
 
 /* norms[b, h, t] = max |k_j| over the keys j of tile t, for the tiles with keys from..Lk-1; k view
  * [B, Lk, Hkv, D]. A cache that grows computes only the tiles that changed. With ragged: for each
@@ -637,7 +671,7 @@ struct ops {
     struct device_traits traits;
 
     finish_fn *finish;
-    caller_fn *wait_for_caller, *caller_waits;
+    caller_fn *caller_begins, *caller_ends;
     memory_fn *memory;
     reset_peak_fn *reset_peak;
     workspace_fn *workspace;
@@ -663,6 +697,7 @@ struct ops {
     head_norm_fn *head_norm_forward, *head_norm_backward;
     gate_fn *gate_forward, *gate_backward;
     attention_fn *attention_forward, *attention_backward;
+    attention_workspace_fn *attention_workspace;
     attention_norms_fn *attention_norms;
     cache_append_fn *cache_append;
     sinks_fn *sinks_forward, *sinks_backward;

@@ -9,7 +9,7 @@ The package is ctypes over libalibi.so. Calls release the GIL, so threads comput
 Ctrl-C stops a long call, which saves what it can. `alibi.lib` has every function of alibi.h, with
 `alibi.structs` and `alibi.constants`.
 """
-from ._attention import attention
+from ._attention import attention, attention_varlen, attention_with_kvcache
 from ._library import (
     BadInputError,
     DeviceError,
@@ -53,6 +53,8 @@ __all__ = [
     "Trial",
     "UsageError",
     "attention",
+    "attention_varlen",
+    "attention_with_kvcache",
     "compare",
     "constants",
     "lib",

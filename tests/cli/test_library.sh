@@ -35,6 +35,11 @@ run env -i user/a.out run "In the evening"
 run env -i user/a.out missing "In the evening"
 [ "$code" = 1 ] && grep -q "missing" stderr && pass "and says what is missing" ||
     fail "score" "exit code $code"
+# The first token of each sequence sees itself alone.
+run "$build/attend"
+[ "$code" = 0 ] && [ "$(grep -cE '^token [0-7]  log-sum-exp +-?[0-9.]+  output' stdout)" = 8 ] &&
+    grep -q '^token 0 .* output -1.0000 ' stdout && grep -q '^token 3 .* output -0.5000 ' stdout &&
+    pass "a program attends to packed sequences" || fail "attend" "exit code $code"
 run "$EXAMPLE" "$SOURCE/README.md" 3
 [ "$code" = 1 ] && grep -q "README.md" stderr && pass "its error names the place" ||
     fail "example" "exit code $code"

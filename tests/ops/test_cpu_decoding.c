@@ -71,7 +71,9 @@ static struct attention_args attention_call(struct device *dev, enum dtype type,
                                 .skip.eps = eps,
                                 .ragged = rows_at(0, ROWS) };
 
-    a.bias.values = new_tensor(tensor_2(NULL, dtype_sums(type), H, kind == BIAS_TABLE ? 90 : 1), 4);
+    a.bias.values = new_tensor(kind == BIAS_TABLE ? tensor_2(NULL, dtype_sums(type), H, 90)
+                                                  : tensor_1(NULL, dtype_sums(type), H),
+                               4);
     for (int64_t h = 0; kind == BIAS_LINEAR && h < H; h++)
         set(a.bias.values, h, exp2(-(double)(h + 1)));
     for (int b = 0; b < ROWS; b++)

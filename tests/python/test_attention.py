@@ -11,19 +11,21 @@ except ImportError:
     torch = None
 
 
-def exact(q, k, v, slopes, scale=None, window=0):
-    """By the equation, in double precision, with all scores at once."""
+def exact(q, k, v, slopes, scale=None, window=0, lse=False):
+    """By the equation, in double precision, with all scores at once. slopes: [H] or [B, H]."""
     q, k, v = (np.asarray(a, np.float64) for a in (q, k, v))
     heads, queries, keys = q.shape[2], q.shape[1], k.shape[1]
     k, v = (np.repeat(a, heads // a.shape[2], axis=2) for a in (k, v))
     distance = np.arange(keys - queries, keys)[:, None] - np.arange(keys)[None, :]
     scores = np.einsum("bihd,bjhd->bhij", q, k) * (scale or q.shape[3] ** -0.5)
     if slopes is not None:
-        scores -= np.asarray(slopes, np.float64)[None, :, None, None] * distance
+        scores -= np.atleast_2d(np.asarray(slopes, np.float64))[:, :, None, None] * distance
     unseen = (distance < 0) | ((distance >= window) if window else False)
     scores = np.where(unseen, -np.inf, scores)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
-    return np.einsum("bhij,bjhd->bihd", weights / weights.sum(-1, keepdims=True), v)
+    sums = weights.sum(-1, keepdims=True)
+    out = np.einsum("bhij,bjhd->bihd", weights / sums, v)
+    return (out, (np.log(sums) + scores.max(-1, keepdims=True))[..., 0]) if lse else out
 
 
 def draw(queries=70, keys=70, heads=4, kv_heads=2, width=8, batch=2):
@@ -31,6 +33,21 @@ def draw(queries=70, keys=70, heads=4, kv_heads=2, width=8, batch=2):
     q = random.standard_normal((batch, queries, heads, width)).astype(np.float32)
     k, v = random.standard_normal((2, batch, keys, kv_heads, width)).astype(np.float32)
     return q, k, v, 2.0 ** -(2.0 * np.arange(1, heads + 1)).astype(np.float32)
+
+
+STARTS = np.array([0, 40, 40, 41, 170], np.int32)  # one sequence is empty, one a single token
+FEWER = np.array([0, 7, 7, 8, 73], np.int32)
+
+
+def pack(starts_q, starts_k, **sizes):
+    """q, k, v [total, heads, width] and slopes [batch, heads]."""
+    q, k, v, slopes = draw(int(starts_q[-1]), int(starts_k[-1]), batch=1, **sizes)
+    count = len(starts_q) - 1
+    return q[0], k[0], v[0], np.outer(np.linspace(0.5, 1.5, count), slopes).astype(np.float32)
+
+
+def longest(starts):
+    return int(np.diff(np.asarray(starts)).max())
 
 
 class Arrays(unittest.TestCase):
@@ -43,6 +60,52 @@ class Arrays(unittest.TestCase):
                 got = alibi.attention(q, k, v, slopes, **options)
                 np.testing.assert_allclose(got, wanted, atol=2e-5)
             np.testing.assert_allclose(alibi.attention(q, k, v), exact(q, k, v, None), atol=2e-5)
+
+    def test_slopes_may_differ_by_batch_and_lse_is_returned(self):
+        q, k, v, slopes = draw(queries=33)
+        slopes = np.stack([slopes, 3 * slopes])
+        out, lse = alibi.attention(q, k, v, slopes, return_lse=True)
+        wanted, wanted_lse = exact(q, k, v, slopes, lse=True)
+        np.testing.assert_allclose(out, wanted, atol=2e-5)
+        np.testing.assert_allclose(lse, wanted_lse, atol=2e-5)
+
+    def test_packed_sequences_are_those_alone(self):
+        for starts in (STARTS, FEWER):
+            q, k, v, slopes = pack(starts, STARTS)
+            for given in (slopes, slopes[0], None):
+                out, lse = alibi.attention_varlen(q, k, v, starts, STARTS.tolist(),
+                                                  longest(starts), longest(STARTS), given,
+                                                  return_lse=True)
+                for b in range(len(starts) - 1):
+                    of_q, of_k = slice(*starts[b:b + 2]), slice(*STARTS[b:b + 2])
+                    if starts[b] == starts[b + 1]:
+                        continue
+                    own = slopes[b] if given is slopes else given
+                    wanted, wanted_lse = exact(q[None, of_q], k[None, of_k], v[None, of_k], own,
+                                               lse=True)
+                    np.testing.assert_allclose(out[of_q], wanted[0], atol=2e-5)
+                    np.testing.assert_allclose(lse[:, of_q], wanted_lse[0], atol=2e-5)
+
+    def test_decoding_with_a_cache(self):
+        q, k, v, slopes = draw(queries=1, keys=90)
+        k_cache, v_cache = np.zeros((2, 3, 100, 2, 8), np.float32)
+        rows, lengths = np.array([2, 0]), np.array([37, 89])
+        for b in range(2):
+            k_cache[rows[b], :lengths[b]], v_cache[rows[b], :lengths[b]] = (
+                a[b, :lengths[b]] for a in (k, v))
+        new_k, new_v = (np.stack([a[b, lengths[b]] for b in range(2)])[:, None] for a in (k, v))
+        out = alibi.attention_with_kvcache(q, k_cache, v_cache, new_k, new_v,
+                                           cache_seqlens=lengths, cache_batch_idx=rows,
+                                           alibi_slopes=slopes)
+        again = alibi.attention_with_kvcache(q, k_cache, v_cache, cache_seqlens=lengths + 1,
+                                             cache_batch_idx=rows, alibi_slopes=slopes)
+        np.testing.assert_array_equal(out, again)
+        for b in range(2):
+            end = lengths[b] + 1
+            np.testing.assert_allclose(out[b:b + 1], exact(q[b:b + 1], k[b:b + 1, :end],
+                                                           v[b:b + 1, :end], slopes), atol=2e-5)
+        self.assertEqual(alibi.attention_with_kvcache(q, k_cache, v_cache, cache_seqlens=1).shape,
+                         q.shape)
 
     def test_skipping_stays_within_its_bound(self):
         q, k, v, _ = draw(queries=700, keys=700)
@@ -80,6 +143,30 @@ class Arrays(unittest.TestCase):
             with self.assertRaises(alibi.UsageError):
                 alibi.attention(*arguments, **options)
 
+    def test_wrong_lengths_are_refused(self):
+        q, k, v, slopes = pack(STARTS, STARTS)
+        for starts_q, starts_k, most in (
+            (STARTS, STARTS, 100),
+            (STARTS, FEWER, 129),
+            (STARTS[:-1], STARTS, 129),
+            (STARTS + 1, STARTS + 1, 129),
+            (STARTS[::-1], STARTS[::-1], 170),
+            (STARTS[None], STARTS[None], 129),
+        ):
+            with self.assertRaises(alibi.UsageError):
+                alibi.attention_varlen(q, k, v, starts_q, starts_k, most, most, slopes)
+        q, k, v, slopes = draw(queries=1, keys=9)
+        for options in (
+            dict(),
+            dict(cache_seqlens=0),
+            dict(cache_seqlens=10),
+            dict(cache_seqlens=3, k=k[:, :1]),
+            dict(cache_seqlens=np.ones(1, int), cache_batch_idx=np.array([0, 2])),
+            dict(cache_seqlens=3, cache_batch_idx=np.array([0])),
+        ):
+            with self.assertRaises(alibi.UsageError):
+                alibi.attention_with_kvcache(q, k, v, slopes=slopes, **options)
+
 
 @unittest.skipIf(torch is None, "no PyTorch")
 class Tensors(unittest.TestCase):
@@ -109,6 +196,31 @@ class Tensors(unittest.TestCase):
                   for a in draw(queries=5, keys=5, width=4, batch=1)]
         self.assertTrue(torch.autograd.gradcheck(alibi.attention, inputs, eps=2e-3, atol=5e-3,
                                                  rtol=1e-2))
+
+    def test_packed_sequences_have_the_gradients_of_each_alone(self):
+        arrays = pack(STARTS, STARTS)
+        tensors = [torch.from_numpy(a.copy()).requires_grad_() for a in arrays]
+        apart = [torch.from_numpy(a.copy()).requires_grad_() for a in arrays]
+        starts = torch.from_numpy(STARTS)
+        out = alibi.attention_varlen(*tensors[:3], starts, starts, 129, 129,
+                                     alibi_slopes=tensors[3])
+        weight = torch.randn_like(out)
+        (out * weight).sum().backward()
+        for b in range(len(STARTS) - 1):
+            of = slice(*STARTS[b:b + 2])
+            if STARTS[b] < STARTS[b + 1]:
+                alone = alibi.attention(*(a[None, of] for a in apart[:3]), apart[3][b])
+                (alone[0] * weight[of]).sum().backward()
+                torch.testing.assert_close(out[of], alone[0])
+        for ours, theirs in zip(tensors, apart):
+            torch.testing.assert_close(ours.grad, theirs.grad)
+        fewer = alibi.attention_varlen(tensors[0], tensors[1], tensors[2], starts,
+                                       starts.clone(), 129, 129)
+        fewer.sum().backward()  # equal lengths in two tensors
+        with self.assertRaises(alibi.UsageError):
+            q = tensors[0][:int(FEWER[-1])]
+            alibi.attention_varlen(q, tensors[1], tensors[2], torch.from_numpy(FEWER), starts,
+                                   65, 129).sum().backward()
 
     def test_types_stay_and_other_devices_are_refused(self):
         tensors = [torch.from_numpy(a).to(torch.bfloat16) for a in draw()]
@@ -177,6 +289,69 @@ class GpuTensors(unittest.TestCase):
             return wide[..., :a.shape[3]]
 
         self.compare(torch.bfloat16, 1.5e-2, dict(width=64), dict(), strided)
+
+    def test_packed_sequences_are_those_alone(self):
+        for dtype, limit in ((torch.float32, 2e-5), (torch.bfloat16, 1.5e-2)):
+            for width in (64, 128, 24):
+                arrays = pack(STARTS, STARTS, width=width)
+                tensors = [torch.from_numpy(a).cuda() for a in arrays]
+                tensors = [a.to(dtype).requires_grad_() for a in tensors[:3]] + tensors[3:]
+                apart = [a.detach().double().requires_grad_() for a in tensors]
+                tensors[3].requires_grad_()
+                starts = torch.from_numpy(STARTS).cuda()
+                out = alibi.attention_varlen(*tensors[:3], starts, starts, 129, 129, tensors[3])
+                weight = torch.randn_like(out)
+                (out * weight).sum().backward()
+                for b in range(len(STARTS) - 1):
+                    of = slice(*STARTS[b:b + 2])
+                    if STARTS[b] == STARTS[b + 1]:
+                        continue
+                    alone = self.equation(*(a[None, of] for a in apart[:3]), apart[3][b], 0)[0]
+                    torch.testing.assert_close(out[of].double(), alone, atol=limit, rtol=limit)
+                    (alone * weight[of].double()).sum().backward()
+                for ours, theirs in zip(tensors, apart):
+                    scale = theirs.grad.abs().max().item()
+                    torch.testing.assert_close(ours.grad.double(), theirs.grad,
+                                               atol=4 * limit * scale, rtol=4 * limit)
+
+    def test_slopes_of_each_batch_have_their_gradients(self):
+        q, k, v, slopes = (torch.from_numpy(a).cuda() for a in draw(width=64))
+        slopes = torch.stack([slopes, 3 * slopes]).requires_grad_()
+        alibi.attention(q.bfloat16(), k.bfloat16(), v.bfloat16(), slopes).sum().backward()
+        for b in range(2):
+            alone = slopes[b].detach().requires_grad_()
+            alibi.attention(*(a[b:b + 1].bfloat16() for a in (q, k, v)), alone).sum().backward()
+            torch.testing.assert_close(slopes.grad[b], alone.grad)
+
+    def test_decoding_with_a_cache(self):
+        q, k, v, slopes = (torch.from_numpy(a).cuda() for a in draw(queries=1, keys=300, width=64))
+        lengths = torch.tensor([299, 5], device="cuda")
+        rows = torch.tensor([1, 0], device="cuda")
+        k_cache, v_cache = torch.zeros(2, 2, 300, 2, 64, device="cuda")
+        for b in range(2):
+            k_cache[rows[b], :lengths[b]], v_cache[rows[b], :lengths[b]] = (
+                a[b, :lengths[b]] for a in (k, v))
+        new = (torch.stack([a[b, lengths[b]] for b in range(2)])[:, None] for a in (k, v))
+        out = alibi.attention_with_kvcache(q, k_cache, v_cache, *new, cache_seqlens=lengths,
+                                           cache_batch_idx=rows, alibi_slopes=slopes)
+        for b in range(2):
+            end = int(lengths[b]) + 1
+            wanted = self.equation(q[b:b + 1].double(), k[b:b + 1, :end].double(),
+                                   v[b:b + 1, :end].double(), slopes.double(), 0)
+            torch.testing.assert_close(out[b:b + 1].double(), wanted, atol=2e-5, rtol=2e-5)
+
+    def test_it_can_be_captured_in_a_graph(self):
+        q, k, v, slopes = (torch.from_numpy(a).cuda() for a in
+                           draw(queries=256, keys=256, heads=8, kv_heads=8, width=64))
+        q, k, v = (a.bfloat16() for a in (q, k, v))
+        wanted = alibi.attention(q, k, v, slopes, eps=1e-4)  # the kernels are loaded
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            got = alibi.attention(q, k, v, slopes, eps=1e-4)
+        got.zero_()
+        graph.replay()
+        torch.testing.assert_close(got, wanted, atol=0, rtol=0)
 
     def test_it_is_part_of_the_current_stream(self):
         q, k, v, slopes = (torch.from_numpy(a).cuda() for a in

@@ -1,9 +1,11 @@
-/* Attention alone: equal to the equation in double precision, its gradients to finite differences,
- * and nothing leaks where an allocation fails. */
+/* Attention alone: equal to the equation in double precision, its gradients to finite differences;
+ * every form of a call equal to calls of its sequences alone, on the CPU and on a GPU; and nothing
+ * leaks where an allocation fails. */
 #include "check.h"
 
 #include "base/base.h"
 #include "device.h"
+#include "ops/bf16.h"
 #include "ops/gpu.h"
 
 enum { B = 2, L = 70, KEYS = 90, H = 4, KV = 2, D = 5 };
@@ -152,77 +154,349 @@ static void rows_may_have_gaps(void **state)
     assert_memory_equal(apart, y, sizeof apart);
 }
 
+/* ---- every form of a call, forward and backward */
+
+/* Sequences of which one is empty, some end within a tile, and one has a single token. */
+static const int32_t starts[] = { 0, 65, 65, 261, 262, 390 },
+                     few_starts[] = { 0, 1, 1, 90, 91, 219 };
+static const int32_t filled[] = { 1, 64, 200 }, rows_of_cache[] = { 3, 0, 3 };
+
+static const struct form {
+    const char *name;
+    int64_t batch, queries, keys, kv_heads, width;
+    bool own_slopes, gradients;
+    int64_t window;
+    double skip;
+    const int32_t *cu_seqlens_q, *cu_seqlens_k;
+    int64_t total_q, total_k;
+    const int32_t *cache_seqlens, *cache_batch_idx;
+    int64_t cache_batch;
+} forms[] = {
+    { "a batch", 2, 200, 200, 4, 64, .gradients = true },
+    { "a skipping batch", 2, 300, 300, 2, 64, .own_slopes = true, .skip = 1e-3 },
+    { "queries after a past", 2, 40, 140, 2, 128, .window = 0 },
+    { "few queries, a window", 2, 3, 500, 2, 64, .window = 300 },
+    { "slopes of their own", 3, 130, 130, 2, 64, .own_slopes = true, .gradients = true },
+    { "slopes of their own, an odd width", 2, 70, 70, 4, 5, .own_slopes = true, .gradients = true },
+    { "packed", 5, 196, 196, 2, 64, .gradients = true, .cu_seqlens_q = starts,
+      .cu_seqlens_k = starts, .total_q = 390, .total_k = 390 },
+    { "packed, wide heads, slopes of their own", 5, 300, 300, 4, 128, .own_slopes = true,
+      .gradients = true, .cu_seqlens_q = starts, .cu_seqlens_k = starts, .total_q = 395,
+      .total_k = 395 },
+    { "packed, a window, an odd width", 5, 196, 196, 2, 7, .gradients = true, .window = 70,
+      .cu_seqlens_q = starts, .cu_seqlens_k = starts, .total_q = 390, .total_k = 390 },
+    { "packed, a window", 5, 196, 196, 1, 64, .gradients = true, .window = 70,
+      .cu_seqlens_q = starts, .cu_seqlens_k = starts, .total_q = 390, .total_k = 390 },
+    { "packed, queries after a past", 5, 196, 196, 2, 64, .cu_seqlens_q = few_starts,
+      .cu_seqlens_k = starts, .total_q = 219, .total_k = 390 },
+    { "packed, skipping", 5, 196, 196, 2, 64, .skip = 1e-6, .cu_seqlens_q = starts,
+      .cu_seqlens_k = starts, .total_q = 390, .total_k = 390 },
+    { "a cache", 3, 1, 200, 2, 64, .cache_seqlens = filled, .cache_batch = 3 },
+    { "rows of a cache, slopes of their own", 3, 1, 200, 2, 128, .own_slopes = true,
+      .cache_seqlens = filled, .cache_batch_idx = rows_of_cache, .cache_batch = 4 },
+};
+
+enum { Q_, K_, V_, DY_, SLOPES_, Y_, LSE_, DQ_, DK_, DV_, DSLOPES_, ARRAYS, INPUTS = Y_ };
+
+static bool is_sums(int array)
+{
+    return array == SLOPES_ || array == LSE_ || array == DSLOPES_;
+}
+
+/* A call, and the arrays that it points to. */
+struct problem {
+    struct alibi_attend a;
+    float *at[ARRAYS];
+    int64_t count[ARRAYS];
+};
+
+static void point_to(struct alibi_attend *a, void *const at[ARRAYS])
+{
+    a->q.data = at[Q_];
+    a->k.data = at[K_];
+    a->v.data = at[V_];
+    a->slopes = at[SLOPES_];
+    a->y.data = at[Y_];
+    a->lse = at[LSE_];
+    a->dy.data = at[DY_];
+    a->dq.data = at[DQ_];
+    a->dk.data = at[DK_];
+    a->dv.data = at[DV_];
+    a->dslopes = at[DSLOPES_];
+}
+
+/* Numbers that bf16 has, so that it computes from the same ones. */
+static struct problem problem_of(const struct form *f)
+{
+    int64_t queries = f->cu_seqlens_q ? f->total_q : f->batch * f->queries;
+    int64_t keys = f->cu_seqlens_k    ? f->total_k
+                   : f->cache_seqlens ? f->cache_batch * f->keys
+                                      : f->batch * f->keys;
+    struct problem p = { .a = { .batch = f->batch,
+                                .queries = f->queries,
+                                .keys = f->keys,
+                                .heads = H,
+                                .kv_heads = f->kv_heads,
+                                .head_width = f->width,
+                                .window = f->window,
+                                .skip = f->skip,
+                                .batch_slopes = f->own_slopes,
+                                .cu_seqlens_q = f->cu_seqlens_q,
+                                .cu_seqlens_k = f->cu_seqlens_k,
+                                .total_q = f->total_q,
+                                .total_k = f->total_k,
+                                .cache_seqlens = f->cache_seqlens,
+                                .cache_batch_idx = f->cache_batch_idx,
+                                .cache_batch = f->cache_batch } };
+
+    p.count[Q_] = p.count[DY_] = p.count[Y_] = p.count[DQ_] = queries * H * f->width;
+    p.count[K_] = p.count[V_] = p.count[DK_] = p.count[DV_] = keys * f->kv_heads * f->width;
+    p.count[LSE_] = queries * H;
+    p.count[SLOPES_] = p.count[DSLOPES_] = (f->own_slopes ? f->batch : 1) * H;
+    for (int n = 0; n < ARRAYS; n++) {
+        p.at[n] = test_malloc((size_t)p.count[n] * sizeof *p.at[n]);
+        for (int64_t i = 0; i < p.count[n]; i++)
+            p.at[n][i] = n >= INPUTS ? 7.0f
+                         : n == SLOPES_
+                             ? exp2f(-1.0f - (float)(i % H)) * (1.0f + 0.25f * (float)(i / H))
+                             : bf16_to_float(bf16_from_float(
+                                   (float)random_normal(5, (uint64_t)n, (uint64_t)i)));
+    }
+    point_to(&p.a, (void *const *)p.at);
+    return p;
+}
+
+static void free_problem(struct problem *p)
+{
+    for (int n = 0; n < ARRAYS; n++)
+        test_free(p->at[n]);
+}
+
+static void compute(alibi_device *device, const struct alibi_attend *a, bool gradients)
+{
+    assert_ok(alibi_attend(device, a));
+    if (gradients)
+        assert_ok(alibi_attend_backward(device, a));
+}
+
+/* Sequence b as a batch of one, with results at their places in `to`, except lse. */
+static struct alibi_attend alone(const struct problem *p, const struct problem *to, int64_t b,
+                                 float *row_lse)
+{
+    struct alibi_attend a = to->a;
+    int64_t q_row = H * a.head_width, k_row = a.kv_heads * a.head_width, q_at = b * a.queries,
+            k_at = b * a.keys;
+
+    a.batch = 1;
+    if (a.cu_seqlens_q) {
+        q_at = a.cu_seqlens_q[b];
+        k_at = a.cu_seqlens_k[b];
+        a.queries = a.cu_seqlens_q[b + 1] - q_at;
+        a.keys = a.cu_seqlens_k[b + 1] - k_at;
+    }
+    if (a.cache_seqlens) {
+        k_at = (a.cache_batch_idx ? a.cache_batch_idx[b] : b) * a.keys;
+        a.keys = a.cache_seqlens[b];
+    }
+    a.q.data = p->at[Q_] + q_at * q_row;
+    a.k.data = p->at[K_] + k_at * k_row;
+    a.v.data = p->at[V_] + k_at * k_row;
+    a.dy.data = p->at[DY_] + q_at * q_row;
+    a.y.data = to->at[Y_] + q_at * q_row;
+    a.dq.data = to->at[DQ_] + q_at * q_row;
+    a.dk.data = to->at[DK_] + k_at * k_row;
+    a.dv.data = to->at[DV_] + k_at * k_row;
+    a.slopes = p->at[SLOPES_] + (a.batch_slopes ? b * H : 0);
+    a.dslopes = to->at[DSLOPES_] + (a.batch_slopes ? b * H : 0);
+    a.lse = row_lse;
+    a.batch_slopes = false;
+    a.cu_seqlens_q = a.cu_seqlens_k = a.cache_seqlens = a.cache_batch_idx = NULL;
+    a.total_q = a.total_k = 0;
+    return a;
+}
+
+static void assert_equal_lse(const struct problem *p, int64_t b, int64_t queries,
+                             const float *row_lse)
+{
+    const bool packed = p->a.cu_seqlens_q != NULL;
+
+    for (int64_t h = 0; h < H; h++) {
+        const float *got = p->at[LSE_] + (packed ? h * p->a.total_q + p->a.cu_seqlens_q[b]
+                                                 : (b * H + h) * p->a.queries);
+        assert_memory_equal(got, row_lse + h * queries, (size_t)queries * sizeof *got);
+    }
+}
+
+static void a_sequence_is_that_of_a_call_of_it_alone(void **state)
+{
+    static float row_lse[H * 512];
+    (void)state;
+
+    for (int n = 0; n < COUNT_OF(forms); n++) {
+        struct problem p = problem_of(&forms[n]), one = problem_of(&forms[n]);
+        double dslopes_alone[H] = { 0 };
+
+        printf("%s\n", forms[n].name);
+        compute(test_device(), &p.a, forms[n].gradients);
+        for (int64_t b = 0; b < p.a.batch; b++) {
+            struct alibi_attend a = alone(&p, &one, b, row_lse);
+            if (a.queries == 0)
+                continue;
+            compute(test_device(), &a, forms[n].gradients);
+            assert_equal_lse(&p, b, a.queries, row_lse);
+            for (int h = 0; h < H; h++)
+                dslopes_alone[h] += (double)a.dslopes[h];
+        }
+        for (int array = Y_; array < ARRAYS; array++)
+            if (array != LSE_ && array != DSLOPES_)
+                assert_memory_equal(p.at[array], one.at[array],
+                                    (size_t)p.count[array] * sizeof(float));
+        for (int64_t i = 0; forms[n].gradients && forms[n].own_slopes && i < p.count[DSLOPES_]; i++)
+            if (!p.a.cu_seqlens_q ||
+                p.a.cu_seqlens_q[i / H] < p.a.cu_seqlens_q[i / H + 1]) /* not of nothing */
+                assert_true(p.at[DSLOPES_][i] == one.at[DSLOPES_][i]);
+        for (int h = 0; forms[n].gradients && !forms[n].own_slopes && h < H; h++)
+            assert_float_equal(p.at[DSLOPES_][h], (float)dslopes_alone[h], 2e-3);
+        free_problem(&p);
+        free_problem(&one);
+    }
+}
+
 /* ---- on a GPU, if there is one: as on the CPU */
 
-static struct tensor on_gpu(alibi_device *device, const float *from, int64_t count)
+static void *on_gpu(struct device *dev, const void *from, int64_t count, enum dtype type)
 {
-    struct tensor t = tensor_1(NULL, DTYPE_F32, count);
+    struct tensor t = tensor_1(NULL, type, count);
 
-    assert_ok(device->device.ops->buffer_new(&device->device, &t.data, (size_t)count * sizeof *from,
-                                             "a test"));
-    assert_ok(device->device.ops->upload(&device->device, t, from));
-    return t;
+    assert_ok(dev->ops->buffer_new(dev, &t.data, (size_t)count * dtype_bytes(type), "a test"));
+    if (from)
+        assert_ok(dev->ops->upload(dev, t, from));
+    return t.data;
 }
 
-static void assert_near(alibi_device *device, struct tensor got, const float *wanted)
+/* Errors are relative to the largest number. */
+static void assert_near(const float *got, const float *wanted, int64_t count, double limit,
+                        const char *name, int array)
 {
-    float *numbers = test_malloc((size_t)got.shape[0] * sizeof *numbers);
+    double largest = 0, error = 0;
 
-    assert_ok(device->device.ops->download(&device->device, numbers, got));
-    for (int64_t i = 0; i < got.shape[0]; i++)
-        assert_float_equal(numbers[i], wanted[i], 1e-4);
-    test_free(numbers);
+    for (int64_t i = 0; i < count; i++) {
+        largest = fmax(largest, fabs((double)wanted[i]));
+        error = fmax(error, isfinite(got[i]) ? fabs((double)got[i] - (double)wanted[i]) : INFINITY);
+    }
+    printf("%-40s array %2d  error %.1e of %.1e\n", name, array, error, largest);
+    assert_true(error <= limit * largest);
 }
 
-static void a_gpu_computes_on_its_own_memory(void **state)
+/* The call with everything in the GPU's memory; results as floats in got [ARRAYS]. */
+static void compute_there(alibi_device *device, const struct problem *p, const struct form *f,
+                          bool gives, float *const got[ARRAYS])
 {
-    enum { N_Q = B * L * H * D, N_K = B * L * KV * D, N_LSE = B * H * L };
-    static float dy[N_Q], dq[N_Q], dk[N_K], dv[N_K], dslopes[H];
-    struct alibi_attend a = request(L, L);
-    alibi_device *device = open_gpu();
+    struct device *dev = &device->device;
+    struct alibi_attend a = p->a;
+    void *at[ARRAYS], *memory[2] = { 0 };
+    size_t bytes[2] = { 0 };
+    const enum dtype type = device->type;
+
+    for (int n = 0; n < ARRAYS; n++)
+        at[n] = on_gpu(dev, p->at[n], p->count[n], is_sums(n) ? DTYPE_F32 : type);
+    point_to(&a, at);
+#define MOVE(member, count) a.member = a.member ? on_gpu(dev, a.member, count, DTYPE_I32) : NULL
+    MOVE(cu_seqlens_q, a.batch + 1);
+    MOVE(cu_seqlens_k, a.batch + 1);
+    MOVE(cache_seqlens, a.batch);
+    MOVE(cache_batch_idx, a.batch);
+#undef MOVE
+    assert_ok(dev->ops->finish(dev)); /* the default stream does not wait for the device's */
+    for (int backward = 0; backward < (f->gradients ? 2 : 1); backward++) {
+        if (gives) {
+            assert_ok(alibi_attend_workspace(device, &a, backward, &bytes[backward]));
+            memory[backward] = on_gpu(dev, NULL, (int64_t)bytes[backward] / 4 + 1, DTYPE_F32);
+            a.workspace = memory[backward];
+            a.workspace_bytes = bytes[backward] - 1;
+            if (bytes[backward] > 0)
+                assert_int_equal(backward ? alibi_attend_backward(device, &a)
+                                          : alibi_attend(device, &a),
+                                 ALIBI_USAGE);
+            a.workspace_bytes = bytes[backward];
+        }
+        assert_ok(backward ? alibi_attend_backward(device, &a) : alibi_attend(device, &a));
+    }
+    /* The default stream is the caller's: a call without a workspace waits for it. */
+    a.workspace = NULL;
+    if (gives) {
+        void *other = on_gpu(dev, NULL, p->count[Y_], type),
+             *other_lse = on_gpu(dev, NULL, p->count[LSE_], DTYPE_F32);
+        struct alibi_attend again = a;
+        again.y.data = other;
+        again.lse = other_lse;
+        assert_ok(alibi_attend(device, &again));
+    }
+    for (int n = 0; n < ARRAYS; n++)
+        assert_ok(dev->ops->download(dev, got[n],
+                                     tensor_1(at[n], is_sums(n) ? DTYPE_F32 : type, p->count[n])));
+    assert_true(!gives || f->cache_seqlens == NULL || bytes[0] > 0);
+}
+
+static void every_form_on_a_gpu_is_that_of_the_cpu(void **state)
+{
+    (void)state;
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        const struct alibi_compute compute_on = { ALIBI_DEVICE_CUDA, bf16 ? ALIBI_BF16 : ALIBI_FP32,
+                                                  0 };
+        alibi_device *device = NULL;
+
+        if (alibi_device_open(&device, &compute_on, NULL) != ALIBI_OK)
+            skip_because("no GPU");
+        for (int n = 0; n < COUNT_OF(forms); n++) {
+            struct problem p = problem_of(&forms[n]), got = problem_of(&forms[n]),
+                           given = problem_of(&forms[n]);
+
+            compute_there(device, &p, &forms[n], false, got.at);
+            compute_there(device, &p, &forms[n], true, given.at);
+            compute(test_device(), &p.a, forms[n].gradients);
+            for (int array = Y_; array < (forms[n].gradients ? ARRAYS : LSE_ + 1); array++) {
+                assert_memory_equal(got.at[array], given.at[array],
+                                    (size_t)p.count[array] * sizeof(float));
+                assert_near(got.at[array], p.at[array], p.count[array],
+                            bf16                ? 2e-2
+                            : forms[n].skip > 0 ? 2e-3
+                                                : 2e-5,
+                            forms[n].name, array);
+            }
+            free_problem(&p);
+            free_problem(&got);
+            free_problem(&given);
+        }
+        alibi_device_free(device);
+    }
+}
+
+/* Nothing outside the tensors is read or written, and the rest is not lost: compute-sanitizer finds
+ * the contrary. */
+static void wrong_lengths_on_a_gpu_stay_inside_the_tensors(void **state)
+{
+    static const int32_t wrong[] = { -5, 900, 3, 2000000000, -2000000000, 77 },
+                         wrong_lengths[] = { -1, 0, 2000000000 }, wrong_rows[] = { -7, 4, 99999 };
+    const struct alibi_compute compute_on = { ALIBI_DEVICE_CUDA, ALIBI_BF16, 0 };
+    alibi_device *device = NULL;
 
     (void)state;
-    if (!device)
+    if (alibi_device_open(&device, &compute_on, NULL) != ALIBI_OK)
         skip_because("no GPU");
-    for (int i = 0; i < N_Q; i++)
-        dy[i] = (float)random_normal(5, 9, (uint64_t)i);
-    a.dy.data = dy;
-    a.dq.data = dq;
-    a.dk.data = dk;
-    a.dv.data = dv;
-    a.dslopes = dslopes;
-    assert_ok(alibi_attend(test_device(), &a));
-    assert_ok(alibi_attend_backward(test_device(), &a));
-
-    struct alibi_attend there = a;
-    const struct {
-        void **place;
-        float *here;
-        int64_t count;
-    } all[] = {
-        { &there.q.data, q, N_Q },
-        { &there.k.data, k, N_K },
-        { &there.v.data, v, N_K },
-        { &there.dy.data, dy, N_Q },
-        { &there.y.data, y, N_Q },
-        { (void **)&there.lse, lse, N_LSE },
-        { &there.dq.data, dq, N_Q },
-        { &there.dk.data, dk, N_K },
-        { &there.dv.data, dv, N_K },
-        { (void **)&there.slopes, slopes, H },
-        { (void **)&there.dslopes, dslopes, H },
-    };
-    struct tensor t[COUNT_OF(all)];
-    for (int i = 0; i < COUNT_OF(all); i++) {
-        t[i] = on_gpu(device, all[i].here, all[i].count);
-        *all[i].place = t[i].data;
-        if (i >= 4 && all[i].here != slopes) /* the results must be written */
-            assert_ok(device->device.ops->fill(&device->device, t[i], 7));
+    for (int n = 0; n < COUNT_OF(forms); n++) {
+        struct form f = forms[n];
+        if (!f.cu_seqlens_q && !f.cache_seqlens)
+            continue;
+        f.cu_seqlens_q = f.cu_seqlens_q ? wrong : NULL;
+        f.cu_seqlens_k = f.cu_seqlens_k ? wrong : NULL;
+        f.cache_seqlens = f.cache_seqlens ? wrong_lengths : NULL;
+        f.cache_batch_idx = f.cache_batch_idx ? wrong_rows : NULL;
+        struct problem p = problem_of(&f), got = problem_of(&f);
+        compute_there(device, &p, &f, true, got.at);
+        free_problem(&p);
+        free_problem(&got);
     }
-    assert_ok(alibi_attend(device, &there));
-    assert_ok(alibi_attend_backward(device, &there));
-    for (int i = 4; i < COUNT_OF(all); i++)
-        assert_near(device, t[i], all[i].here);
     alibi_device_free(device);
 }
 
@@ -244,6 +518,83 @@ static void sizes_that_do_not_fit_are_refused(void **state)
     a = request(L, L);
     a.skip = (double)NAN;
     assert_int_equal(alibi_attend(test_device(), &a), ALIBI_USAGE);
+    a = request(L, L);
+    a.v.data = NULL;
+    assert_int_equal(alibi_attend(test_device(), &a), ALIBI_USAGE);
+    a = request(L, L);
+    assert_int_equal(alibi_attend_backward(test_device(), &a), ALIBI_USAGE);
+}
+
+static void assert_refused(struct form f)
+{
+    struct problem p = problem_of(&f);
+
+    assert_int_equal(alibi_attend(test_device(), &p.a), ALIBI_USAGE);
+    free_problem(&p);
+}
+
+static void wrong_lengths_are_refused(void **state)
+{
+    static const int32_t late[] = { 1, 2, 3 }, falling[] = { 0, 5, 4 }, long_one[] = { 0, 9, 12 },
+                         good[] = { 0, 5, 11 }, fewer[] = { 0, 4, 11 };
+    static const int32_t full[] = { 4, 5 }, none[] = { 1, 0 }, too_full[] = { 1, 6 },
+                         outside[] = { 2, 3 }, before[] = { -1, 0 };
+    const struct form packed = { "",
+                                 2,
+                                 8,
+                                 8,
+                                 2,
+                                 4,
+                                 .cu_seqlens_q = good,
+                                 .cu_seqlens_k = good,
+                                 .total_q = 11,
+                                 .total_k = 11 },
+                      cached = { "", 2, 1, 5, 2, 4, .cache_seqlens = full, .cache_batch = 3 };
+    const int32_t *const wrong[] = { late, falling, long_one };
+    struct form f;
+
+    (void)state;
+    for (int n = 0; n < COUNT_OF(wrong); n++) {
+        f = packed;
+        f.cu_seqlens_q = f.cu_seqlens_k = wrong[n];
+        assert_refused(f);
+    }
+    f = packed;
+    f.cu_seqlens_k = fewer; /* keys than queries */
+    assert_refused(f);
+    f.cu_seqlens_k = NULL;
+    assert_refused(f);
+    f = packed;
+    f.total_k = 10;
+    assert_refused(f);
+    f = cached;
+    f.cache_seqlens = none;
+    assert_refused(f);
+    f.cache_seqlens = too_full;
+    assert_refused(f);
+    f = cached;
+    f.cache_batch_idx = outside;
+    assert_refused(f);
+    f.cache_batch_idx = before;
+    assert_refused(f);
+    f = cached;
+    f.cache_batch = 1;
+    assert_refused(f);
+    f = cached;
+    f.queries = 2;
+    assert_refused(f);
+}
+
+static void the_cpu_needs_no_workspace(void **state)
+{
+    struct alibi_attend a = request(L, L);
+    size_t bytes = 1;
+
+    (void)state;
+    assert_ok(alibi_attend_workspace(test_device(), &a, true, &bytes));
+    assert_int_equal(bytes, 0);
+    a = request(L, KEYS);
+    assert_int_equal(alibi_attend_workspace(test_device(), &a, true, &bytes), ALIBI_USAGE);
 }
 
 static void an_allocation_that_fails_is_reported(void **state)
@@ -274,8 +625,12 @@ int main(void)
         cmocka_unit_test(attention_is_that_of_the_equation),
         cmocka_unit_test(gradients_are_finite_differences),
         cmocka_unit_test(rows_may_have_gaps),
-        cmocka_unit_test(a_gpu_computes_on_its_own_memory),
+        cmocka_unit_test(a_sequence_is_that_of_a_call_of_it_alone),
+        cmocka_unit_test(every_form_on_a_gpu_is_that_of_the_cpu),
+        cmocka_unit_test(wrong_lengths_on_a_gpu_stay_inside_the_tensors),
         cmocka_unit_test(sizes_that_do_not_fit_are_refused),
+        cmocka_unit_test(wrong_lengths_are_refused),
+        cmocka_unit_test(the_cpu_needs_no_workspace),
         cmocka_unit_test(an_allocation_that_fails_is_reported),
     };
 

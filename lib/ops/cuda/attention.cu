@@ -1,27 +1,33 @@
 // attention.cu - which kernels serve a call, and delta for the backward pass
+#include <initializer_list>
+
 #include "ops/cuda/attention.cuh"
 
 struct attention_shape attention_shape_of(const struct attention_args *a)
 {
-    const bool gates = a->bias.kind == BIAS_GATE;
+    const bool gates = a->bias.kind == BIAS_GATE, packed = packed_present(a->packed);
+    const bool slopes_differ = a->bias.kind == BIAS_LINEAR && a->bias.values.rank == 2;
+    const int64_t Lk = packed ? a->packed.Lk : a->k.shape[1];
 
-    return { .B = (int)a->q.shape[0],
+    return { .B = (int)(packed ? a->packed.q.shape[0] - 1 : a->q.shape[0]),
              .H = (int)a->q.shape[2],
              .Hkv = (int)a->k.shape[2],
              .D = (int)a->q.shape[3],
-             .Lq = (int)a->q.shape[1],
-             .Lk = (int)a->k.shape[1],
+             .Lq = (int)(packed ? a->packed.Lq : a->q.shape[1]),
+             .Lk = (int)Lk,
              .scale = (float)a->scale,
              .kind = a->bias.kind,
              .values = (const float *)a->bias.values.data,
+             .slopes_row = slopes_differ ? (int)a->q.shape[2] : 0,
              .T = a->bias.kind == BIAS_TABLE ? (int)a->bias.values.shape[1] : 1,
              .G = gates ? (int)a->bias.values.shape[2] : 0,
              .gates_plane = a->bias.values.stride[0],
              .gates_row = a->bias.values.stride[1],
              .gates_head = a->bias.values.stride[2],
              .tau = (float)a->bias.tau,
-             .window =
-                 (int)(a->window > 0 && a->window < a->k.shape[1] ? a->window : a->k.shape[1]) };
+             .window = (int)(a->window > 0 && a->window < Lk ? a->window : Lk),
+             .packed = { (const int32_t *)a->packed.q.data, (const int32_t *)a->packed.k.data,
+                         (int)a->q.shape[1], (int)a->k.shape[1] } };
 }
 
 namespace
@@ -33,17 +39,21 @@ bool is_empty(const struct attention_args *a)
     return a->q.shape[0] == 0 || a->q.shape[1] == 0 || a->q.shape[2] == 0 || a->k.shape[1] == 0;
 }
 
-// Kernels count positions and rows in 32 bits.
+// Kernels count positions and rows in 32 bits; of packed sequences as if all were the longest.
 alibi_status check_size(const struct attention_args *a)
 {
-    const int64_t factors[] = { a->q.shape[0], a->q.shape[2], a->k.shape[1] };
-    size_t rows;
+    const bool packed = packed_present(a->packed);
+    const int64_t B = packed ? a->packed.q.shape[0] - 1 : a->q.shape[0], H = a->q.shape[2],
+                  L = packed ? a->packed.Lk : a->k.shape[1], all[] = { B, H, L },
+                  total[] = { H, a->k.shape[1] };
+    size_t rows, of_total;
 
-    if (!size_product(&rows, factors, 3) || rows > INT32_MAX || a->k.shape[1] > INT32_MAX / 2)
+    if (!size_product(&rows, all, 3) || rows > INT32_MAX || !size_product(&of_total, total, 2) ||
+        of_total > INT32_MAX || a->k.shape[1] > INT32_MAX / 2)
         return fail(ALIBI_BAD_INPUT,
                     "attention of %lld x %lld heads over %lld tokens is too large for the GPU; use "
                     "a smaller batch or length",
-                    (long long)a->q.shape[0], (long long)a->q.shape[2], (long long)a->k.shape[1]);
+                    (long long)B, (long long)H, (long long)L);
     return ALIBI_OK;
 }
 
@@ -63,6 +73,24 @@ struct fill_gains {
         to[i] = s.gain(max(0, (int)i - TABLE_AROUND));
     }
 };
+
+bool wgmma_serves_backward(const struct context *c, const struct attention_args *a)
+{
+    return wgmma_serves(c, a) && rows_are_aligned(a->dy) && rows_are_aligned(a->dq) &&
+           rows_are_aligned(a->dk) && rows_are_aligned(a->dv);
+}
+
+bool decodes(const struct attention_args *a)
+{
+    return ragged_present(a->ragged) || (a->q.shape[1] <= DECODE_QUERIES && !a->skip.kept.data &&
+                                         a->dropout.p == 0 && !packed_present(a->packed));
+}
+
+// With a budget the tiles are decided first; of packed sequences all are used.
+bool decides_tiles(const struct attention_args *a)
+{
+    return a->skip.kept.data || (a->skip.eps > 0 && !packed_present(a->packed));
+}
 
 } // namespace
 
@@ -92,13 +120,11 @@ extern "C" alibi_status cuda_attention_forward(struct device *dev, const struct 
         return ALIBI_OK;
     TRY_RETURN(check_size(a));
     cuda_part(c, "attention forward");
-    if (ragged_present(a->ragged) ||
-        (a->q.shape[1] <= DECODE_QUERIES && !kept.bits && a->dropout.p == 0))
+    if (decodes(a))
         return forward_decode(c, a);
-    // With a budget the tiles are decided first, in a record of our own if the caller has none.
-    if (!kept.bits && a->skip.eps > 0)
-        TRY_RETURN(cuda_scratch_for(c, SCRATCH_KEPT, bits, 5, (void **)&kept.bits));
-    if (kept.bits) {
+    if (decides_tiles(a)) {
+        if (!kept.bits) // a record of our own
+            TRY_RETURN(cuda_scratch_for(c, SCRATCH_KEPT, bits, 5, (void **)&kept.bits));
         cuda_part(c, "attention bounds");
         TRY_RETURN(decide_tiles(c, a, kept,
                                 wgmma ? wgmma_block_queries(a->q.shape[3]) : (int)ATTENTION_TILE,
@@ -183,8 +209,7 @@ extern "C" alibi_status cuda_attention_backward(struct device *dev, const struct
     const struct kept_tiles kept = { .bits = (uint32_t *)a->skip.kept.data,
                                      .rows = (int)attention_tiles(a->q.shape[1]),
                                      .words = (int)attention_kept_words(a->k.shape[1]) };
-    const bool wgmma = wgmma_serves(c, a) && rows_are_aligned(a->dy) && rows_are_aligned(a->dq) &&
-                       rows_are_aligned(a->dk) && rows_are_aligned(a->dv);
+    const bool wgmma = wgmma_serves_backward(c, a);
     const int64_t rows[] = { a->lse.shape[0], a->lse.shape[1], a->lse.shape[2],
                              (int64_t)sizeof(float) };
     float *delta;
@@ -206,4 +231,44 @@ extern "C" alibi_status cuda_attention_backward(struct device *dev, const struct
         return ALIBI_OK;
     TRY_RETURN(cuda_rotary(dev, a->dq, a->rotation, -1));
     return cuda_rotary(dev, a->dk, a->rotation, -1);
+}
+
+// ---- how much of a caller's workspace a call takes: the sizes that it will ask for, by scratch
+// place. The caller has a bias by slopes or none.
+
+extern "C" size_t cuda_attention_workspace(struct device *dev, const struct attention_args *a,
+                                           bool backward)
+{
+    const struct context *c = cuda_of(dev);
+    const struct attention_shape s = attention_shape_of(a);
+    const int64_t B = a->q.shape[0], H = s.H, Lq = a->q.shape[1], number = sizeof(float);
+    size_t total = 0;
+    const auto add = [&](std::initializer_list<int64_t> factors) {
+        size_t bytes = cuda_borrowed_bytes(cuda_bytes(factors.begin(), (int)factors.size()));
+        total = bytes > SIZE_MAX - total ? SIZE_MAX : total + bytes;
+    };
+
+    if (is_empty(a))
+        return 0;
+    if (!backward && decodes(a)) {
+        add({ B, H, Lq, decode_parts(s), s.D + 1, number });
+    } else if (!backward) {
+        if (decides_tiles(a)) {
+            add({ B, H, attention_tiles(Lq), attention_kept_words(s.Lk), number });
+            add({ B, s.Hkv, attention_tiles(s.Lk), number });
+        }
+        if (wgmma_serves(c, a))
+            add({ (int64_t)sizeof(int) }); // items that were taken
+    } else {
+        add({ B, H, Lq, number });
+        if (wgmma_serves_backward(c, a)) {
+            const struct backward_areas areas = backward_wgmma_areas(a);
+            add({ (int64_t)areas.dq });
+            add({ (int64_t)areas.turns });
+            add({ (int64_t)areas.slopes });
+        } else if (a->dbias.data) {
+            add({ B, H, Lq, number });
+        }
+    }
+    return total;
 }

@@ -25,24 +25,69 @@ template <class T> struct heads {
     }
 };
 
+// A single row of a batch is that of every sequence: they are packed in it.
 template <class T> heads<T> heads_of(struct tensor t)
 {
-    heads<T> v = { (T *)t.data, t.stride[0], t.stride[1], t.stride[2] };
+    heads<T> v = { (T *)t.data, t.shape[0] == 1 ? 0 : t.stride[0], t.stride[1], t.stride[2] };
     return v;
 }
 
+// One sequence: its first query and key in the rows of its views, and how many it has.
+struct sequence {
+    int q, k, Lq, Lk;
+
+    __device__ __forceinline__ int past() const
+    {
+        return Lk - Lq;
+    }
+};
+
+// struct packed on the GPU; q NULL: the sequences are rows of a batch. Nobody has checked the
+// values: they are clamped to what is there.
+struct packed_rows {
+    const int32_t *q, *k;
+    int total_q, total_k;
+};
+
 // Sizes and bias of one call.
 struct attention_shape {
-    int B, H, Hkv, D, Lq, Lk;
+    int B, H, Hkv, D, Lq, Lk; // packed: Lq and Lk of the longest sequence
     float scale;
     int kind;            // enum bias_kind
-    const float *values; // slopes [H], the table [H, T], or gates
+    const float *values; // slopes [H] or [B, H], the table [H, T], or gates
+    int slopes_row;      // from the slopes of a sequence to those of the next; 0: all have the same
     int T;
     int G; // BIAS_GATE: heads that have gates, the first ones; 0: none
     // Strides of the two numbers of gates, [2, B, G, Lk].
     int64_t gates_plane, gates_row, gates_head;
     float tau;  // BIAS_GAIN
     int window; // keys that a query sees at most: Lk if the call has no window
+    struct packed_rows packed;
+
+    __device__ __forceinline__ struct sequence sequence_of(int b) const
+    {
+        struct sequence one = { 0, 0, Lq, Lk };
+
+        if (packed.q) {
+            one.q = max(0, min(packed.q[b], packed.total_q));
+            one.k = max(0, min(packed.k[b], packed.total_k));
+            one.Lk = min(max(one.k, min(packed.k[b + 1], packed.total_k)) - one.k, Lk);
+            one.Lq = min(max(one.q, min(packed.q[b + 1], packed.total_q)) - one.q, min(Lq, one.Lk));
+        }
+        return one;
+    }
+
+    // The place of query i, counted from the first of its rows, in lse [B, H, Lq], and in what has
+    // a number for each query and head.
+    __device__ __forceinline__ int64_t row(int b, int h, int i) const
+    {
+        return packed.q ? (int64_t)h * packed.total_q + i : ((int64_t)b * H + h) * Lq + i;
+    }
+
+    __device__ __forceinline__ float slope(int b, int h) const
+    {
+        return values[b * slopes_row + h];
+    }
 
     __host__ __device__ int past() const // positions before the first query
     {
@@ -60,10 +105,10 @@ struct attention_shape {
     }
 
     // The bias as in the contract, where speed does not matter. By distance, without gates:
-    __device__ __forceinline__ float bias(int h, int distance) const
+    __device__ __forceinline__ float bias(int b, int h, int distance) const
     {
         if (kind == BIAS_LINEAR)
-            return -values[h] * (float)distance;
+            return -slope(b, h) * (float)distance;
         if (kind == BIAS_TABLE)
             return values[(int64_t)h * T + min(distance, T - 1)];
         if (kind == BIAS_GAIN)
@@ -85,9 +130,10 @@ struct attention_shape {
         return (sum[i] - sum[j]) + (rest[i] - rest[j]);
     }
 
-    __device__ __forceinline__ float bias(int row, int h, int position, int key) const
+    // `row`: the sequence of the keys; elsewhere than in a cache it is b.
+    __device__ __forceinline__ float bias(int b, int row, int h, int position, int key) const
     {
-        return h < G ? gates(row, h, position, key) : bias(h, position - key);
+        return h < G ? gates(row, h, position, key) : bias(b, h, position - key);
     }
 };
 
@@ -120,13 +166,15 @@ __host__ __device__ __forceinline__ int first_of_block(int Lq, int queries, int 
     return block * queries - missing / ATTENTION_TILE * ATTENTION_TILE;
 }
 
-// Which pairs the wgmma kernels compute, as a template parameter, so that a window and dropout cost
-// nothing where there is none. Those with dropout know windows too.
-enum mask_kind { CAUSAL, WINDOW, DROPOUT };
+// Which pairs the wgmma kernels compute, as a template parameter, so that a window, dropout and
+// packed sequences cost nothing where there are none. Those with dropout or packed sequences know
+// windows too.
+enum mask_kind { CAUSAL, WINDOW, DROPOUT, PACKED };
 
 inline mask_kind mask_kind_of(const struct attention_args *a)
 {
-    return a->dropout.p > 0                             ? DROPOUT
+    return packed_present(a->packed)                    ? PACKED
+           : a->dropout.p > 0                           ? DROPOUT
            : a->window > 0 && a->window < a->k.shape[1] ? WINDOW
                                                         : CAUSAL;
 }
@@ -258,7 +306,7 @@ __device__ __forceinline__ void fill_table(bias_table *t, const attention_shape 
     float inverse = 1.0f / s.scale;
 
     for (int i = thread; i < s.T + 2 * TABLE_AROUND; i += threads)
-        t->entries[i] = s.bias(h, max(0, i - TABLE_AROUND)) * inverse;
+        t->entries[i] = s.bias(0, h, max(0, i - TABLE_AROUND)) * inverse;
 }
 
 // ---- how much weight keys can have at most
@@ -306,36 +354,37 @@ inline key_norms key_norms_of(struct tensor norms)
 }
 
 // The largest bias at the distances near..far.
-__device__ __forceinline__ float largest_bias(const attention_shape &s, int h, int near, int far)
+__device__ __forceinline__ float largest_bias(const attention_shape &s, int b, int h, int near,
+                                              int far)
 {
     if (s.kind == BIAS_TABLE) {
-        float most = s.bias(h, near);
+        float most = s.bias(b, h, near);
         for (int d = near + 1; d <= min(far, s.T - 1); d++)
-            most = larger(s.bias(h, d), most);
+            most = larger(s.bias(b, h, d), most);
         return most;
     }
-    return s.bias(h, s.kind == BIAS_LINEAR && s.values[h] < 0.0f ? far : near);
+    return s.bias(b, h, s.kind == BIAS_LINEAR && s.slope(b, h) < 0.0f ? far : near);
 }
 
 // Under a slope weights fall geometrically: together they count as at most 1 / (1 - e^-|slope|)
 // keys.
-__device__ __forceinline__ float counted_keys(const attention_shape &s, int h, int count)
+__device__ __forceinline__ float counted_keys(const attention_shape &s, int b, int h, int count)
 {
-    float slope = s.kind == BIAS_LINEAR ? s.values[h] : 0.0f;
+    float slope = s.kind == BIAS_LINEAR ? s.slope(b, h) : 0.0f;
 
     return fminf(1.001f / -expm1f(-fabsf(slope)), (float)count);
 }
 
 // The bound for the keys first..last, all before the query; `norm` is their largest norm. own_norm
 // is that of the tile of the query's own key, whose score is rounded too.
-__device__ __forceinline__ float weight_bound(const attention_shape &s, int row, int h,
+__device__ __forceinline__ float weight_bound(const attention_shape &s, int b, int row, int h,
                                               int position, int first, int last, float norm,
                                               float reach, float own, float own_norm)
 {
     const float rounding = 0x1p-18f; // of an exponent, relative to the sizes of its terms
     const float lowest = -80.0f;     // exp() of less underflows to 0, which is no upper bound
     float bias = h < s.G ? s.gates(row, h, position, last) // they only close
-                         : largest_bias(s, h, position - last, position - first);
+                         : largest_bias(s, b, h, position - last, position - first);
     float exponent = reach * norm + bias - own +
                      rounding * (reach * (norm + own_norm) + fabsf(bias) + fabsf(own));
 
@@ -347,7 +396,7 @@ __device__ __forceinline__ float weight_bound(const attention_shape &s, int row,
     }
 
     exponent = exponent < lowest ? lowest : exponent; // NaN stays NaN
-    return 1.001f * counted_keys(s, h, last - first + 1) * expf(exponent);
+    return 1.001f * counted_keys(s, b, h, last - first + 1) * expf(exponent);
 }
 
 // ---- the implementations
@@ -367,6 +416,11 @@ alibi_status decide_tiles(struct context *c, const struct attention_args *a, str
 // rotates dq and dk back itself if heads are as wide as its tiles and the angles are aligned.
 int wgmma_block_queries(int64_t D); // of forward; with BLOCK_KEYS the granularity of decide_tiles()
 bool wgmma_rotates(const struct attention_args *a);
+// The three areas of scratch memory of backward: dQ, turns, partial gradients of slopes.
+struct backward_areas {
+    size_t dq, turns, slopes; // bytes
+};
+struct backward_areas backward_wgmma_areas(const struct attention_args *a);
 alibi_status forward_wgmma(struct context *c, const struct attention_args *a,
                            struct kept_tiles kept);
 alibi_status backward_wgmma(struct context *c, const struct attention_args *a, const float *delta,
@@ -378,8 +432,10 @@ alibi_status forward_plain(struct context *c, const struct attention_args *a,
 alibi_status backward_plain(struct context *c, const struct attention_args *a, const float *delta,
                             struct kept_tiles kept);
 
-// attention_decode.cu: at most DECODE_QUERIES queries, or a ragged batch.
+// attention_decode.cu: at most DECODE_QUERIES queries, or a ragged batch. Its scratch memory has D
+// + 1 numbers for each row and part.
 enum { DECODE_QUERIES = 16 };
+int decode_parts(const struct attention_shape &s);
 alibi_status forward_decode(struct context *c, const struct attention_args *a);
 
 #endif

@@ -68,16 +68,18 @@ enum bias_mode { SLOPES, LEARNED_SLOPES, TABLE, LONG_TABLE, GATES, GAIN };
 struct backward_params {
     CUtensorMap q, k, v, dy;
     heads<bf16> dk, dv;
-    float *dq;          // [B, H, tiles, QUERIES x D of the kernel] in the order of store_dq()
+    float *dq;          // [query tiles, QUERIES x D of the kernel] in the order of store_dq()
     const float *lse;   // [B, H, L]
     const float *delta; // [B, H, L]
-    int *turns;         // [B, H, tiles]: how many key blocks have added their part of dQ
+    int *turns;         // [query tiles]: how many key blocks have added their part of dQ
     float *dbias; // [B, blocks, H, 1 or T] partial sums, of a long table [B, blocks, 2, H, T];
                   // gates: the gradient itself, or NULL
+    int bias_row, bias_block; // its strides; of slopes that differ, [blocks, B, H]
     struct attention_shape s;
     struct angles rotation; // of q and k; dq and dk are rotated back
     struct kept_tiles kept;
-    int tiles, blocks; // of queries, of keys
+    int tiles, blocks; // of queries, of keys, of a sequence
+    int packed_tiles;  // of a head, of all packed sequences
     int *ticket;       // the next block number
     struct weight_mask mask;
     const float *gains; // at distance 0, see find_gains()
@@ -97,6 +99,15 @@ template <int D> struct backward_smem {
     mbarrier kv_full, full[STAGES], empty[STAGES], rows_empty[STAGES], dq_full, dq_empty;
 };
 
+// The first query tile of a head of a sequence, in dq and turns: [B, H, tiles], or packed [H,
+// packed_tiles], where no tile is of two sequences.
+__device__ __forceinline__ int64_t first_query_tile(const backward_params &p, int start, int b,
+                                                    int h)
+{
+    return p.s.packed.q ? (int64_t)h * p.packed_tiles + start / QUERIES + b
+                        : ((int64_t)b * p.s.H + h) * p.tiles;
+}
+
 // Dynamic shared memory begins at a multiple of 16 bytes only.
 template <int D> constexpr size_t backward_smem_bytes = sizeof(backward_smem<D>) + SWIZZLE_ATOM;
 
@@ -106,7 +117,8 @@ template <int D> constexpr size_t backward_smem_bytes = sizeof(backward_smem<D>)
 // the group, tiles ascending. Producer and consumers walk alike.
 template <int MASK> struct walk {
     int b, kv, block, first_key, h, tile, last_head;
-    int tiles; // with a window: until the last one that sees a key of the block
+    int tiles;             // with a window: until the last one that sees a key of the block
+    int start, own_length; // of packed sequences: the first row, and how many
 
     __device__ __forceinline__ walk(const backward_params &p, int ticket)
     {
@@ -119,8 +131,42 @@ template <int MASK> struct walk {
         h = kv * (p.s.H / p.s.Hkv);
         last_head = h + p.s.H / p.s.Hkv - 1;
         tile = first_tile() - 1;
+        if (MASK == PACKED) {
+            const struct sequence one = p.s.sequence_of(b);
+            start = one.q;
+            own_length = one.Lq;
+        }
         if (MASK >= WINDOW)
-            tiles = min(p.tiles, (first_key + BLOCK_KEYS - 1 + p.s.window - 1) / QUERIES + 1);
+            tiles = min(MASK == PACKED ? (own_length + QUERIES - 1) / QUERIES : p.tiles,
+                        (first_key + BLOCK_KEYS - 1 + p.s.window - 1) / QUERIES + 1);
+    }
+
+    // Queries, and keys, of the sequence.
+    __device__ __forceinline__ int length(const backward_params &p) const
+    {
+        return MASK == PACKED ? own_length : p.s.Lq;
+    }
+
+    // Where it is in the views: the row of the batch, the row of its first query and key.
+    __device__ __forceinline__ int batch() const
+    {
+        return MASK == PACKED ? 0 : b;
+    }
+
+    __device__ __forceinline__ int row() const
+    {
+        return MASK == PACKED ? start : 0;
+    }
+
+    // The head's numbers by queries, such as lse.
+    __device__ __forceinline__ int64_t queries(const backward_params &p) const
+    {
+        return MASK == PACKED ? p.s.row(b, h, start) : head(p) * p.s.Lq;
+    }
+
+    __device__ __forceinline__ int64_t query_tile(const backward_params &p) const
+    {
+        return (MASK == PACKED ? first_query_tile(p, start, b, h) : head(p) * p.tiles) + tile;
     }
 
     __device__ __forceinline__ int first_tile() const
@@ -190,8 +236,10 @@ __device__ __forceinline__ void load_keys(const backward_params &p, backward_sme
     mbarrier_arrive_expect_tx(&smem->kv_full, 2 * D * BLOCK_KEYS * sizeof(bf16));
 #pragma unroll
     for (int panel = 0; panel < D / PANEL; panel++) {
-        tma_load(smem->k[panel], &p.k, &smem->kv_full, panel * PANEL, w.kv, w.first_key, w.b);
-        tma_load(smem->v[panel], &p.v, &smem->kv_full, panel * PANEL, w.kv, w.first_key, w.b);
+        tma_load(smem->k[panel], &p.k, &smem->kv_full, panel * PANEL, w.kv, w.row() + w.first_key,
+                 w.batch());
+        tma_load(smem->v[panel], &p.v, &smem->kv_full, panel * PANEL, w.kv, w.row() + w.first_key,
+                 w.batch());
     }
 }
 
@@ -203,9 +251,9 @@ __device__ __forceinline__ void load_queries(const backward_params &p, backward_
 #pragma unroll
     for (int panel = 0; panel < D / PANEL; panel++) {
         tma_load(smem->q[stage][panel], &p.q, &smem->full[stage], panel * PANEL, w.h,
-                 w.tile * QUERIES, w.b);
+                 w.row() + w.tile * QUERIES, w.batch());
         tma_load(smem->dy[stage][panel], &p.dy, &smem->full[stage], panel * PANEL, w.h,
-                 w.tile * QUERIES, w.b);
+                 w.row() + w.tile * QUERIES, w.batch());
     }
 }
 
@@ -215,21 +263,23 @@ template <int D, int BIAS, int MASK>
 __device__ __forceinline__ void load_rows(const backward_params &p, backward_smem<D> *smem,
                                           const walk<MASK> &w, int stage)
 {
-    const float *lse = p.lse + w.head(p) * p.s.Lq, *delta = p.delta + w.head(p) * p.s.Lq;
+    const float *lse = p.lse + w.queries(p), *delta = p.delta + w.queries(p);
+    const int length = w.length(p);
 
     for (int q = threadIdx.x % 32; q < QUERIES; q += 32) {
         int i = w.tile * QUERIES + q;
         float c = BIAS == GAIN ? 1.0f : 0.0f;
-        if (BIAS == GATES && w.h < p.s.G && i < p.s.Lq)
+        if (BIAS == GATES && w.h < p.s.G && i < length)
             c = p.s.gates(w.b, w.h, i, w.first_key);
-        smem->lse[stage][q] = i < p.s.Lq ? (lse[i] - c) / p.s.scale : INFINITY;
-        smem->delta[stage][q] = i < p.s.Lq ? delta[i] : 0.0f;
+        smem->lse[stage][q] = i < length ? (lse[i] - c) / p.s.scale : INFINITY;
+        smem->delta[stage][q] = i < length ? delta[i] : 0.0f;
     }
     if (BIAS == GAIN || BIAS == LONG_TABLE) {
         int lead = w.tile * QUERIES - w.first_key;
         float *to = tile_table<D>(smem, stage);
         for (int n = (int)threadIdx.x % 32 - BLOCK_KEYS; n < QUERIES; n += 32)
-            to[n] = BIAS == GAIN ? p.gains[lead + n] : p.s.bias(w.h, max(0, lead + n)) * p.inverse;
+            to[n] =
+                BIAS == GAIN ? p.gains[lead + n] : p.s.bias(w.b, w.h, max(0, lead + n)) * p.inverse;
     }
     mbarrier_arrive(&smem->full[stage]);
 }
@@ -242,7 +292,7 @@ __device__ __forceinline__ void wait_turn(const int *turn, int order)
 
     do
         asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(turn) : "memory");
-    while (now != order);
+    while (now < order); // equal, unless wrong starts gave packed sequences the same tiles
     asm volatile("fence.proxy.async;" ::: "memory");
 }
 
@@ -259,7 +309,7 @@ template <int D, int MASK>
 __device__ __forceinline__ void send_dq(const backward_params &p, backward_smem<D> *smem,
                                         const walk<MASK> &w, int count)
 {
-    int64_t tile = w.head(p) * p.tiles + w.tile;
+    int64_t tile = w.query_tile(p);
     int order = w.order(p);
 
     mbarrier_wait(&smem->dq_full, count % 2);
@@ -724,7 +774,7 @@ template <int D, int BIAS, int MASK>
 __device__ __forceinline__ void write_bias(fragment<D> &f, const backward_params &p,
                                            backward_smem<D> *smem, const walk<MASK> &w)
 {
-    int64_t place = ((int64_t)w.b * p.blocks + w.block) * p.s.H + w.h;
+    int place = w.b * p.bias_row + w.block * p.bias_block + w.h;
 
     if (BIAS == LEARNED_SLOPES) {
         float sum = sum_consumers<D>(smem, f.slope);
@@ -735,7 +785,7 @@ __device__ __forceinline__ void write_bias(fragment<D> &f, const backward_params
     if (BIAS == TABLE) {
         float far = sum_consumers<D>(smem, f.far);
         for (int i = threadIdx.x - WARPGROUP; i < p.s.T; i += CONSUMER_THREADS)
-            p.dbias[place * p.s.T + i] =
+            p.dbias[(int64_t)place * p.s.T + i] =
                 smem->bins[0][i] + smem->bins[1][i] + (i == p.s.T - 1 ? far : 0.0f);
         f.far = 0.0f;
     }
@@ -898,9 +948,9 @@ __device__ __forceinline__ void write_rows(const float (&d)[D / 2], const fragme
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         int key = w.first_key + f.row + 8 * half;
-        if (key >= p.s.Lk)
+        if (key >= (MASK == PACKED ? w.length(p) : p.s.Lk))
             continue;
-        bf16 *at = to.row(w.b, key, w.kv) + f.column;
+        bf16 *at = to.row(w.batch(), w.row() + key, w.kv) + f.column;
 #pragma unroll
         for (int j = 0; j < D / 8; j++)
             if (8 * j + f.column < p.s.D)
@@ -923,7 +973,7 @@ __device__ __forceinline__ void consume(const backward_params &p, backward_smem<
     clear_fragment(f.dk);
     clear_fragment(f.dv);
     do {
-        float step = p.s.kind == BIAS_LINEAR ? p.s.values[w.h] / p.s.scale : 0.0f;
+        float step = p.s.kind == BIAS_LINEAR ? p.s.slope(w.b, w.h) / p.s.scale : 0.0f;
         if (BIAS == TABLE)
             load_table<D>(p, smem, w.h);
         if (BIAS == LONG_TABLE)
@@ -942,6 +992,21 @@ __device__ __forceinline__ void consume(const backward_params &p, backward_smem<
     if (p.rotation.table)
         rotate_keys<D, MASK>(f.dk, f, p, w);
     write_rows<D, MASK>(f.dk, f, p, w, p.dk, p.s.scale);
+}
+
+// Packed: whether the sequence is too short to have this block of keys. Such a block adds nothing
+// to the gradients of the slopes.
+template <int BIAS, int MASK>
+__device__ __forceinline__ bool is_past_the_end(const backward_params &p, int ticket)
+{
+    walk<MASK> w(p, ticket);
+
+    if (MASK != PACKED || w.first_key < w.own_length)
+        return false;
+    if (BIAS == LEARNED_SLOPES && threadIdx.x == 0)
+        for (int h = w.h; h <= w.last_head; h++)
+            p.dbias[w.b * p.bias_row + w.block * p.bias_block + h] = 0.0f;
+    return true;
 }
 
 template <int D> __device__ __forceinline__ void init_barriers(backward_smem<D> *smem)
@@ -971,6 +1036,9 @@ __global__ void __launch_bounds__(THREADS, 1)
         smem->ticket = atomicAdd(p.ticket, 1);
     }
     __syncthreads();
+    if constexpr (MASK == PACKED)
+        if (is_past_the_end<BIAS, MASK>(p, smem->ticket))
+            return;
     if (threadIdx.x < WARPGROUP) {
         setmaxnreg_dec<PRODUCER_REGISTERS>();
         produce<D, BIAS, MASK>(p, smem);
@@ -1010,15 +1078,19 @@ __device__ __forceinline__ void rotate_chunk(float (&x)[8], const float *row, in
 // order of store_dq(), puts them in place in shared memory, and writes rows.
 template <int D>
 __global__ void __launch_bounds__(ROUND_THREADS)
-    round_queries(heads<bf16> dq, const float *sums, struct attention_shape s,
-                  struct angles rotation, int tiles)
+    round_queries(heads<bf16> dq, const __grid_constant__ backward_params p)
 {
+    const struct attention_shape &s = p.s;
     __shared__ __align__(16) float rows[QUERIES][D + 8]; // 8 more: rows begin in different banks
-    int64_t block = blockIdx.x;
-    int tile = (int)(block % tiles), head = (int)(block / tiles);
+    int tile = (int)(blockIdx.x % p.tiles), head = (int)(blockIdx.x / p.tiles);
+    const struct sequence one = s.sequence_of(head / s.H);
+    const float *sums =
+        p.dq + (first_query_tile(p, one.q, head / s.H, head % s.H) + tile) * (int64_t)(QUERIES * D);
 
+    if (tile * QUERIES >= one.Lq)
+        return;
     for (int n = threadIdx.x; n < QUERIES * D / 4; n += ROUND_THREADS) {
-        float4 x = *(const float4 *)(sums + block * (QUERIES * D) + 4 * n);
+        float4 x = *(const float4 *)(sums + 4 * n);
         int thread = n % WARPGROUP, j = n / WARPGROUP % (D / 16), group = n / WARPGROUP / (D / 16);
         int row = thread / 32 * 16 + thread % 32 / 4, d = group * (D / 2) + 8 * j + thread % 4 * 2;
         *(float2 *)&rows[row][d] = make_float2(s.scale * x.x, s.scale * x.y);
@@ -1028,32 +1100,62 @@ __global__ void __launch_bounds__(ROUND_THREADS)
     for (int n = threadIdx.x; n < QUERIES * D / 8; n += ROUND_THREADS) {
         int row = n / (D / 8), d = n % (D / 8) * 8, i = tile * QUERIES + row;
         float x[8];
-        if (i >= s.Lq || d >= s.D)
+        if (i >= one.Lq || d >= s.D)
             continue;
         load<8>(x, &rows[row][d]);
-        if (rotation.table)
-            rotate_chunk<D>(x, rows[row], d, rotation.table + (int64_t)i * D, rotation.halves);
-        store<8>(dq.row(head / s.H, i, head % s.H) + d, x);
+        if (p.rotation.table)
+            rotate_chunk<D>(x, rows[row], d, p.rotation.table + (int64_t)i * D, p.rotation.halves);
+        store<8>(dq.row(head / s.H, one.q + i, head % s.H) + d, x);
     }
 }
 
 // ---- host
 
-// dQ, then the turns with the ticket after them (both start from 0), and the partial gradients of
-// the bias: `entries` numbers for each head and block.
+// Sizes that the shape of a call determines.
+backward_params sized_params(const struct attention_args *a)
+{
+    backward_params p = {};
+
+    p.s = attention_shape_of(a);
+    p.tiles = (int)ceil_div(p.s.Lq, QUERIES);
+    p.blocks = (int)ceil_div(p.s.Lk, BLOCK_KEYS);
+    p.packed_tiles = packed_present(a->packed) ? p.s.packed.total_q / QUERIES + p.s.B : 0;
+    p.bias_row = p.s.slopes_row ? p.s.H : p.blocks * p.s.H;
+    p.bias_block = p.s.slopes_row ? p.s.B * p.s.H : p.s.H;
+    return p;
+}
+
+int64_t query_tiles(const backward_params &p)
+{
+    return p.packed_tiles > 0 ? (int64_t)p.s.H * p.packed_tiles : (int64_t)p.s.B * p.s.H * p.tiles;
+}
+
+// The turns have the ticket after them; the partial gradients of the bias are `entries` numbers for
+// each head and block.
+struct backward_areas areas_of(const backward_params &p, int D, int64_t entries)
+{
+    const int64_t dq[] = { query_tiles(p), QUERIES, D, (int64_t)sizeof(float) };
+    const int64_t turns[] = { query_tiles(p) + 1, (int64_t)sizeof(int) };
+    const int64_t bias[] = { p.s.B, p.s.H, p.blocks, entries, (int64_t)sizeof(float) };
+
+    return { cuda_bytes(dq, 4), cuda_bytes(turns, 2), cuda_bytes(bias, 5) };
+}
+
+// Turns and ticket start from 0.
 alibi_status reserve(struct context *c, backward_params *p, int D, int64_t entries)
 {
-    const int64_t heads = (int64_t)p->s.B * p->s.H, tiles = heads * p->tiles;
-    const int64_t dq[] = { heads, p->tiles, QUERIES, D, (int64_t)sizeof(float) };
-    const int64_t turns[] = { tiles + 1, (int64_t)sizeof(int) };
-    const int64_t dbias[] = { heads, p->blocks, entries, (int64_t)sizeof(float) };
+    const struct backward_areas areas = areas_of(*p, D, entries);
 
-    TRY_RETURN(cuda_scratch_for(c, SCRATCH_QUERIES, dq, 5, (void **)&p->dq));
-    TRY_RETURN(cuda_scratch_for(c, SCRATCH_TURNS, turns, 2, (void **)&p->turns));
-    TRY_RETURN(cuda_scratch_for(c, SCRATCH_BIAS, dbias, 4, (void **)&p->dbias));
-    p->ticket = p->turns + tiles;
-    return cuda_check(cudaMemsetAsync(p->turns, 0, sizeof(int) * (size_t)(tiles + 1), c->stream),
-                      "attention backward");
+    TRY_RETURN(cuda_scratch(c, SCRATCH_QUERIES, areas.dq, (void **)&p->dq));
+    TRY_RETURN(cuda_scratch(c, SCRATCH_TURNS, areas.turns, (void **)&p->turns));
+    TRY_RETURN(cuda_scratch(c, SCRATCH_BIAS, areas.slopes, (void **)&p->dbias));
+    p->ticket = p->turns + query_tiles(*p);
+    return cuda_check(cudaMemsetAsync(p->turns, 0, areas.turns, c->stream), "attention backward");
+}
+
+int padded_width(int64_t D)
+{
+    return D <= 64 ? 64 : 128;
 }
 
 template <int D, int MASK>
@@ -1061,20 +1163,24 @@ alibi_status launch_backward(struct context *c, const backward_params &p,
                              const struct attention_args *a)
 {
     const bool is_long = p.s.T > TABLE_LARGEST;
-    auto kernel = is_long                  ? backward_kernel<D, LONG_TABLE, MASK>
-                  : p.s.kind == BIAS_TABLE ? backward_kernel<D, TABLE, MASK>
-                  : p.s.kind == BIAS_GATE  ? backward_kernel<D, GATES, MASK>
-                  : p.s.kind == BIAS_GAIN  ? backward_kernel<D, GAIN, MASK>
-                  : a->dbias.data          ? backward_kernel<D, LEARNED_SLOPES, MASK>
-                                           : backward_kernel<D, SLOPES, MASK>;
+    auto kernel =
+        a->dbias.data ? backward_kernel<D, LEARNED_SLOPES, MASK> : backward_kernel<D, SLOPES, MASK>;
 
+    if constexpr (MASK != PACKED)
+        kernel = is_long                  ? backward_kernel<D, LONG_TABLE, MASK>
+                 : p.s.kind == BIAS_TABLE ? backward_kernel<D, TABLE, MASK>
+                 : p.s.kind == BIAS_GATE  ? backward_kernel<D, GATES, MASK>
+                 : p.s.kind == BIAS_GAIN  ? backward_kernel<D, GAIN, MASK>
+                                          : kernel;
     TRY_RETURN(launch(c, "attention backward", kernel, p.s.B * p.s.Hkv * p.blocks, THREADS,
                       backward_smem_bytes<D>, p));
     TRY_RETURN(launch(c, "attention backward", round_queries<D>, p.s.B * p.s.H * p.tiles,
-                      ROUND_THREADS, 0, heads_of<bf16>(a->dq), (const float *)p.dq, p.s, p.rotation,
-                      p.tiles));
+                      ROUND_THREADS, 0, heads_of<bf16>(a->dq), p));
     if (!a->dbias.data || p.s.kind == BIAS_GATE)
         return ALIBI_OK;
+    if (p.s.slopes_row)
+        return cuda_add_partials(c, (float *)a->dbias.data, NULL, p.dbias, p.blocks,
+                                 (int64_t)p.s.B * p.s.H);
     return cuda_add_partials(c, (float *)a->dbias.data, NULL, p.dbias,
                              (int64_t)p.s.B * p.blocks * (is_long ? 2 : 1), (int64_t)p.s.H * p.s.T);
 }
@@ -1087,13 +1193,17 @@ bool wgmma_rotates(const struct attention_args *a)
            aligned(angles_of(a->rotation, a->q.shape[3]).table);
 }
 
+struct backward_areas backward_wgmma_areas(const struct attention_args *a)
+{
+    return areas_of(sized_params(a), padded_width(a->q.shape[3]), 1);
+}
+
 alibi_status backward_wgmma(struct context *c, const struct attention_args *a, const float *delta,
                             struct kept_tiles kept)
 {
-    backward_params p;
-    int D = a->q.shape[3] <= 64 ? 64 : 128;
+    backward_params p = sized_params(a);
+    int D = padded_width(a->q.shape[3]);
 
-    p.s = attention_shape_of(a);
     p.dk = heads_of<bf16>(a->dk);
     p.dv = heads_of<bf16>(a->dv);
     p.lse = (const float *)a->lse.data;
@@ -1101,8 +1211,6 @@ alibi_status backward_wgmma(struct context *c, const struct attention_args *a, c
     p.kept = kept;
     p.mask = weight_mask_of(a->dropout, a->k.shape[1]);
     p.rotation = wgmma_rotates(a) ? angles_of(a->rotation, p.s.D) : angles();
-    p.tiles = (int)ceil_div(p.s.Lq, QUERIES);
-    p.blocks = (int)ceil_div(p.s.Lk, BLOCK_KEYS);
     p.gains = NULL;
     p.inverse = 1.0f / p.s.scale;
     TRY_RETURN(reserve(c, &p, D, p.s.T > TABLE_LARGEST ? 2 * (int64_t)p.s.T : p.s.T));
@@ -1115,6 +1223,9 @@ alibi_status backward_wgmma(struct context *c, const struct attention_args *a, c
     TRY_RETURN(make_tensor_map(&p.k, a->k, BLOCK_KEYS));
     TRY_RETURN(make_tensor_map(&p.v, a->v, BLOCK_KEYS));
     switch (mask_kind_of(a)) {
+    case PACKED:
+        return D == 64 ? launch_backward<64, PACKED>(c, p, a)
+                       : launch_backward<128, PACKED>(c, p, a);
     case DROPOUT:
         return D == 64 ? launch_backward<64, DROPOUT>(c, p, a)
                        : launch_backward<128, DROPOUT>(c, p, a);

@@ -119,7 +119,7 @@ __device__ __forceinline__ void measure_queries(float *reach, float *own, const 
               score = lanes_dot<PACKS>(query, key, s.D);
         if (threadIdx.x % ROW_LANES == 0) {
             reach[n] = norm_margin(s.D) * fabsf(s.scale) * sqrtf(square);
-            own[n] = fmaf(s.scale, score, s.bias(h, 0));
+            own[n] = fmaf(s.scale, score, s.bias(b, h, 0));
         }
     }
 }
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(MOST_QUERIES)
         float weight = 0.0f;
         if (last < nearest && here)
             weight =
-                weight_bound(s, b, h, position, first, last, d.norms.largest(b, kv, first, last),
+                weight_bound(s, b, b, h, position, first, last, d.norms.largest(b, kv, first, last),
                              reach[me], own[me], d.norms.largest(b, kv, position, position));
         // The block with the diagonal is never skipped.
         if (__syncthreads_and(last < nearest && (!here || skipped + weight <= d.eps)))

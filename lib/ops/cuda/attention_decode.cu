@@ -33,10 +33,11 @@ template <class T> struct decode_params {
     float *outputs; // [rows, parts, D], rows being B x H x Lq; from the first part that a row sees
     float *sums;    // [rows, parts]: log-sum-exp; -inf: nothing was computed
     struct attention_shape s;
-    struct ragged_rows ragged;
-    struct key_norms norms; // at NULL: no tile is skipped
-    double eps;             // the budget
-    int parts;              // of the longest row, at most
+    struct ragged_rows ragged; // which nobody has checked: they are clamped to the cache
+    int slots;                 // of the cache
+    struct key_norms norms;    // at NULL: no tile is skipped
+    double eps;                // the budget
+    int parts;                 // of the longest row, at most
 };
 
 // One query of one head, and its keys.
@@ -50,8 +51,8 @@ struct decode_row {
         h = row / p.s.Lq % p.s.H;
         b = row / p.s.Lq / p.s.H;
         kv = p.s.key_head(h);
-        slot = p.ragged.slot_of(b);
-        position = p.ragged.length ? p.ragged.length[b] - 1 : p.s.past() + i;
+        slot = max(0, min(p.ragged.slot_of(b), p.slots - 1));
+        position = p.ragged.length ? max(1, min(p.ragged.length[b], p.s.Lk)) - 1 : p.s.past() + i;
         first = p.s.first_key(position);
     }
 
@@ -86,14 +87,15 @@ __device__ __forceinline__ unsigned tiles_that_matter(const decode_params<T> &p,
     for (int d = 0; d < p.s.D; d++)
         square = fmaf(query[d], query[d], square);
     own = fmaf(p.s.scale, lanes_dot<PACKS>(query, p.k.row(w.slot, w.position, w.kv), p.s.D),
-               p.s.bias(w.h, 0));
+               p.s.bias(w.b, w.h, 0));
     reach = norm_margin(p.s.D) * fabsf(p.s.scale) * sqrtf(square);
     own_norm = p.norms.largest(w.slot, w.kv, w.position, w.position);
     for (int t = unseen; t < tiles; t++) {
         int from = first + t * ATTENTION_TILE, last = min(from + ATTENTION_TILE, p.s.Lk) - 1;
-        bool skipped = last < w.position && weight_bound(p.s, w.slot, w.h, w.position, from, last,
-                                                         p.norms.largest(w.slot, w.kv, from, last),
-                                                         reach, own, own_norm) <= share;
+        bool skipped =
+            last < w.position &&
+            weight_bound(p.s, w.b, w.slot, w.h, w.position, from, last,
+                         p.norms.largest(w.slot, w.kv, from, last), reach, own, own_norm) <= share;
         bits |= (unsigned)!skipped << t;
     }
     return bits;
@@ -110,7 +112,7 @@ __device__ __forceinline__ void find_scores(float *scores, const decode_params<T
         if (n < count && first + n >= w.first && (tiles >> n / ATTENTION_TILE & 1))
             x = fmaf(p.s.gain(w.position - first - n) * p.s.scale,
                      lanes_dot<PACKS>(query, p.k.row(w.slot, first + n, w.kv), p.s.D),
-                     p.s.bias(w.slot, w.h, w.position, first + n));
+                     p.s.bias(w.b, w.slot, w.h, w.position, first + n));
         if (threadIdx.x % ROW_LANES == 0)
             scores[n] = x;
     }
@@ -208,9 +210,8 @@ template <class T> alibi_status decode(struct context *c, const struct attention
     p.lse = (float *)a->lse.data;
     p.s = attention_shape_of(a);
     p.ragged = ragged_rows_of(a->ragged);
-    p.parts = (int)ceil_div(p.s.Lk, PART_KEYS);
-    if (p.s.window < p.s.Lk && p.parts > ceil_div(p.s.window, PART_KEYS) + 1)
-        p.parts = (int)ceil_div(p.s.window, PART_KEYS) + 1;
+    p.slots = (int)a->k.shape[0];
+    p.parts = decode_parts(p.s);
     rows = (int64_t)p.s.B * p.s.H * p.s.Lq;
     if (a->skip.eps > 0 && a->skip.norms.data) {
         p.norms = key_norms_of(a->skip.norms);
@@ -232,6 +233,13 @@ template <class T> alibi_status decode(struct context *c, const struct attention
 }
 
 } // namespace
+
+int decode_parts(const struct attention_shape &s)
+{
+    const int64_t all = ceil_div(s.Lk, PART_KEYS), seen = ceil_div(s.window, PART_KEYS) + 1;
+
+    return (int)(seen < all ? seen : all);
+}
 
 alibi_status forward_decode(struct context *c, const struct attention_args *a)
 {

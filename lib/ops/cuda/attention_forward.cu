@@ -27,7 +27,8 @@
 // comes after the product, before the softmax. Key tiles are visited nearest
 // first, so the running maximum hardly ever grows after the first tile, and rescaling O is skipped
 // when no row of the warp needs it. Key tiles that attention_bounds.cu ruled out, or that are
-// outside the window, are not loaded.
+// outside the window, are not loaded. Packed sequences have as many items each as the longest; a
+// block of threads passes over those that are empty.
 //
 // Shared memory: struct forward_smem. No block waits for another, and the result of an item does
 // not depend on the block that computes it.
@@ -73,7 +74,7 @@ struct pad_table {
     {
         const int h = (int)(i / to.length), distance = (int)(i % to.length) - TABLE_AROUND;
 
-        to.entries[i] = s.bias(h, max(0, distance)) * (1.0f / s.scale); // as fill_table()
+        to.entries[i] = s.bias(0, h, max(0, distance)) * (1.0f / s.scale); // as fill_table()
     }
 };
 
@@ -135,6 +136,8 @@ template <int D, int MASK> struct item {
     int b, h, first; // first query
     int last_block;  // of keys
     const uint32_t *kept;
+    struct sequence one; // of packed sequences
+    bool empty;          // its sequence is shorter than the longest, and has no such block
     // With a window. The last query tile sees all that is ahead, and in its row of bits are all
     // blocks; here the first tiles see more that is behind, so the bits of all rows count.
     int first_block, rows, words;
@@ -149,17 +152,47 @@ template <int D, int MASK> struct item {
 
         b = head / p.s.H;
         h = head % p.s.H;
-        first = first_of_block(p.s.Lq, QUERIES, block);
-        last_block = min(p.s.past() + first + QUERIES - 1, p.s.Lk - 1) / BLOCK_KEYS;
+        if (MASK == PACKED)
+            one = p.s.sequence_of(b);
+        empty = MASK == PACKED && block * QUERIES >= one.Lq;
+        first = first_of_block(queries(p), QUERIES, block);
+        last_block =
+            min(past(p) + first + QUERIES - 1, (MASK == PACKED ? one.Lk : p.s.Lk) - 1) / BLOCK_KEYS;
         kept = NULL;
         int end = min((first + QUERIES) / ATTENTION_TILE, p.kept.rows); // of its query tiles
         if (p.kept.bits)
             kept = p.kept.row(head, end - 1);
         if (MASK >= WINDOW) {
-            first_block = p.s.first_key(p.s.past() + max(first, 0)) / BLOCK_KEYS;
+            first_block = p.s.first_key(past(p) + max(first, 0)) / BLOCK_KEYS;
             rows = end - max(first, 0) / ATTENTION_TILE;
             words = p.kept.words;
         }
+    }
+
+    __device__ __forceinline__ int past(const forward_params &p) const
+    {
+        return MASK == PACKED ? one.past() : p.s.past();
+    }
+
+    __device__ __forceinline__ int queries(const forward_params &p) const
+    {
+        return MASK == PACKED ? one.Lq : p.s.Lq;
+    }
+
+    // Where it is in the views: the row of the batch, the rows of its first query and key.
+    __device__ __forceinline__ int batch() const
+    {
+        return MASK == PACKED ? 0 : b;
+    }
+
+    __device__ __forceinline__ int query_row() const
+    {
+        return MASK == PACKED ? one.q : 0;
+    }
+
+    __device__ __forceinline__ int key_row() const
+    {
+        return MASK == PACKED ? one.k : 0;
     }
 
     // The next key block to visit, from n downwards; -1: none. Producer and consumers walk alike.
@@ -195,10 +228,21 @@ __device__ __forceinline__ void load_tile(bf16 (*to)[ROWS][PANEL], const CUtenso
         tma_load(to[panel], map, full, panel * PANEL, h, l, b);
 }
 
+// The next item for this block of threads: of packed sequences one that is not empty.
+template <int D, int MASK> __device__ __forceinline__ int next_item(const forward_params &p)
+{
+    int next = gridDim.x + atomicAdd(p.taken, 1);
+
+    if constexpr (MASK == PACKED)
+        while (next < p.items && item<D, MASK>(p, next).empty)
+            next = gridDim.x + atomicAdd(p.taken, 1);
+    return next;
+}
+
 // One thread. K and V have barriers of their own: S of a tile can start before V has arrived.
 // Blocks of threads take items as they get free, since items differ in length: by a fixed order
 // some would have half as much to do as others. The item after this one is published with Q of this
-// one.
+// one, also if this is empty, which only the first can be.
 template <int D, int MASK>
 __device__ __forceinline__ void produce_tiles(const forward_params &p, forward_smem<D> *smem)
 {
@@ -207,17 +251,19 @@ __device__ __forceinline__ void produce_tiles(const forward_params &p, forward_s
 
     for (int index = blockIdx.x, next; index < p.items; index = next) {
         item<D, MASK> w(p, index);
-        int kv = p.s.key_head(w.h);
-        next = gridDim.x + atomicAdd(p.taken, 1);
+        int kv = p.s.key_head(w.h), keys = w.key_row();
+        next = next_item<D, MASK>(p);
         mbarrier_wait(&smem->q_empty, q_parity);
         smem->next = next;
-        load_tile<D>(smem->q, &p.q, &smem->q_full, w.h, w.first, w.b);
+        load_tile<D>(smem->q, &p.q, &smem->q_full, w.h, w.query_row() + w.first, w.batch());
         q_parity ^= 1;
-        for (int n = w.next(w.last_block); n >= 0; n = w.next(n - 1)) {
+        for (int n = w.empty ? -1 : w.next(w.last_block); n >= 0; n = w.next(n - 1)) {
             mbarrier_wait(&smem->k_empty[t.stage], t.parity);
-            load_tile<D>(smem->k[t.stage], &p.k, &smem->k_full[t.stage], kv, n * BLOCK_KEYS, w.b);
+            load_tile<D>(smem->k[t.stage], &p.k, &smem->k_full[t.stage], kv, keys + n * BLOCK_KEYS,
+                         w.batch());
             mbarrier_wait(&smem->v_empty[t.stage], t.parity);
-            load_tile<D>(smem->v[t.stage], &p.v, &smem->v_full[t.stage], kv, n * BLOCK_KEYS, w.b);
+            load_tile<D>(smem->v[t.stage], &p.v, &smem->v_full[t.stage], kv, keys + n * BLOCK_KEYS,
+                         w.batch());
             t.advance();
         }
     }
@@ -352,7 +398,7 @@ __device__ __forceinline__ void issue_scores(fragment<D> &f, const forward_param
                                              const float *table, float step, int n,
                                              pipeline_state<STAGES> t, int group)
 {
-    int nearest = p.s.past() + w.first - ((n + 1) * BLOCK_KEYS - 1);
+    int nearest = w.past(p) + w.first - ((n + 1) * BLOCK_KEYS - 1);
     const uint32_t panel_q = config<D>::QUERIES * PANEL_ROW, panel_k = BLOCK_KEYS * PANEL_ROW;
 
     if (START == FROM_TABLE)
@@ -457,7 +503,7 @@ __device__ __forceinline__ void finish_scores(fragment<D> &f, const forward_para
         mbarrier_arrive(&smem->k_empty[t.stage]);
     if constexpr (START == THEN_GAIN)
         apply_gain<D>(f, p.gains, n * BLOCK_KEYS, p.inverse);
-    if ((n + 1) * BLOCK_KEYS - 1 > p.s.past() + w.first) {
+    if ((n + 1) * BLOCK_KEYS - 1 > w.past(p) + w.first) {
 #pragma unroll
         for (int i = 0; i < BLOCK_KEYS / 2; i++)
             if (n * BLOCK_KEYS + f.column + column_of(i) > f.row + row_of(i))
@@ -465,7 +511,7 @@ __device__ __forceinline__ void finish_scores(fragment<D> &f, const forward_para
     }
     // The last query of the item has the latest first key.
     if (MASK >= WINDOW &&
-        n * BLOCK_KEYS < p.s.first_key(p.s.past() + w.first + config<D>::QUERIES - 1)) {
+        n * BLOCK_KEYS < p.s.first_key(w.past(p) + w.first + config<D>::QUERIES - 1)) {
 #pragma unroll
         for (int i = 0; i < BLOCK_KEYS / 2; i++)
             if (f.row + row_of(i) - (n * BLOCK_KEYS + f.column + column_of(i)) >= p.s.window)
@@ -502,17 +548,18 @@ __device__ __forceinline__ void write_rows(fragment<D> &f, const forward_params 
         float sum = f.l[half];
         sum += __shfl_xor_sync(0xffffffffu, sum, 1);
         sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-        if (i < 0 || i >= p.s.Lq)
+        if (i < 0 || i >= w.queries(p))
             continue;
         float inverse = (MASK == DROPOUT ? p.mask.mask.kept : 1.0f) / sum;
-        bf16 *to = p.y.row(w.b, i, w.h);
+        bf16 *to = p.y.row(w.batch(), w.query_row() + i, w.h);
 #pragma unroll
         for (int j = 0; j < D / 8; j++)
             if (8 * j + f.column < p.s.D)
                 *(uint32_t *)(to + 8 * j + f.column) = pack_bf16x2(
                     f.o[4 * j + 2 * half] * inverse, f.o[4 * j + 2 * half + 1] * inverse);
         if (f.column == 0)
-            p.lse[((int64_t)w.b * p.s.H + w.h) * p.s.Lq + i] =
+            p.lse[MASK == PACKED ? p.s.row(w.b, w.h, w.query_row() + i)
+                                 : ((int64_t)w.b * p.s.H + w.h) * p.s.Lq + i] =
                 fmaf(f.m[half], p.s.scale, logf(sum));
     }
 }
@@ -530,17 +577,22 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
     ping_pong<D>::begin(group);
     for (int index = blockIdx.x, next; index < p.items; index = next) {
         item<D, MASK> w(p, index);
-        float step = p.s.kind == BIAS_LINEAR ? p.s.values[w.h] / p.s.scale : 0.0f;
+        float step = p.s.kind == BIAS_LINEAR ? p.s.slope(w.b, w.h) / p.s.scale : 0.0f;
         const float *table = START == FROM_TABLE ? p.table.row(w.h) : NULL;
         int n = w.next(w.last_block);
         bool any = false; // O holds something
 
-        f.row = p.s.past() + w.first + in_block;
+        f.row = w.past(p) + w.first + in_block;
         f.m[0] = f.m[1] = -INFINITY;
         f.l[0] = f.l[1] = 0.0f;
         mbarrier_wait(&smem->q_full, q_parity);
         q_parity ^= 1;
         next = smem->next;
+        if (w.empty) {
+            if (threadIdx.x % WARPGROUP == 0)
+                mbarrier_arrive(&smem->q_empty);
+            continue;
+        }
 
         // Prologue: S and softmax of the nearest key block. It holds the diagonal, so it is never
         // skipped.
@@ -629,14 +681,16 @@ __global__ void __launch_bounds__(config<D>::THREADS, 1)
 template <int D, int MASK>
 alibi_status launch_forward(struct context *c, const struct attention_args *a, forward_params &p)
 {
-    const auto kernel = a->bias.kind == BIAS_TABLE  ? forward_kernel<D, FROM_TABLE, MASK>
-                        : a->bias.kind == BIAS_GATE ? forward_kernel<D, FROM_GATES, MASK>
-                        : a->bias.kind == BIAS_GAIN ? forward_kernel<D, THEN_GAIN, MASK>
-                                                    : forward_kernel<D, FROM_SLOPE, MASK>;
+    auto kernel = forward_kernel<D, FROM_SLOPE, MASK>;
     int grid;
 
     static_assert(config<D>::QUERIES + BLOCK_KEYS <= TABLE_AROUND,
                   "a tile on the diagonal must not read outside the bias table");
+    if constexpr (MASK != PACKED)
+        kernel = a->bias.kind == BIAS_TABLE  ? forward_kernel<D, FROM_TABLE, MASK>
+                 : a->bias.kind == BIAS_GATE ? forward_kernel<D, FROM_GATES, MASK>
+                 : a->bias.kind == BIAS_GAIN ? forward_kernel<D, THEN_GAIN, MASK>
+                                             : kernel;
     p.blocks = (int)ceil_div(p.s.Lq, config<D>::QUERIES);
     p.items = p.blocks * p.s.B * p.s.H;
     grid = p.items < c->multiprocessors ? p.items : c->multiprocessors;
@@ -686,6 +740,9 @@ alibi_status forward_wgmma(struct context *c, const struct attention_args *a,
     if (a->bias.kind == BIAS_GAIN)
         TRY_RETURN(find_gains(c, p.s, &p.gains));
     switch (mask_kind_of(a)) {
+    case PACKED:
+        return p.s.D <= 64 ? launch_forward<64, PACKED>(c, a, p)
+                           : launch_forward<128, PACKED>(c, a, p);
     case DROPOUT:
         return p.s.D <= 64 ? launch_forward<64, DROPOUT>(c, a, p)
                            : launch_forward<128, DROPOUT>(c, a, p);

@@ -21,7 +21,7 @@ template <class T> struct plain_params {
     heads<T> y, dq, dk, dv;
     float *lse;
     const float *delta;
-    float *slopes; // [B, H, Lq]: parts of the gradients of the slopes; or NULL
+    float *slopes; // like lse: parts of the gradients of the slopes; or NULL
     float *dgates; // [B, G, Lk]; or NULL
     struct attention_shape s;
     struct kept_tiles kept;
@@ -44,23 +44,26 @@ __device__ __forceinline__ const uint32_t *kept_row(const plain_params<T> &c, in
     return c.kept.bits ? c.kept.row((int64_t)b * c.s.H + h, i / ATTENTION_TILE) : NULL;
 }
 
+// Query i and key j are counted within sequence n, which is number b.
 template <class T>
-__device__ __forceinline__ float score(const plain_params<T> &c, int b, int h, int i, int j)
+__device__ __forceinline__ float score(const plain_params<T> &c, const struct sequence &n, int b,
+                                       int h, int i, int j)
 {
-    return c.s.gain(c.s.past() + i - j) * c.s.scale *
-               dot(c.q.row(b, i, h), c.k.row(b, j, c.s.key_head(h)), c.s.D) +
-           c.s.bias(b, h, c.s.past() + i, j);
+    return c.s.gain(n.past() + i - j) * c.s.scale *
+               dot(c.q.row(b, n.q + i, h), c.k.row(b, n.k + j, c.s.key_head(h)), c.s.D) +
+           c.s.bias(b, b, h, n.past() + i, j);
 }
 
 // P after dropout, and dS, of one pair, for the backward pass. dS has the factor on q . k, which
 // dQ and dK need; the bias with a factor has no gradient of its own.
 template <class T>
-__device__ __forceinline__ void pair(const plain_params<T> &c, int b, int h, int i, int j, float *p,
-                                     float *ds)
+__device__ __forceinline__ void pair(const plain_params<T> &c, const struct sequence &n, int b,
+                                     int h, int i, int j, float *p, float *ds)
 {
-    int64_t head = (int64_t)b * c.s.H + h, row = head * c.s.Lq + i;
-    float factor = c.mask.factor(head, i, j), weight = expf(score(c, b, h, i, j) - c.lse[row]);
-    float dp = dot(c.dy.row(b, i, h), c.v.row(b, j, c.s.key_head(h)), c.s.D);
+    int64_t row = c.s.row(b, h, n.q + i);
+    float factor = c.mask.factor((int64_t)b * c.s.H + h, i, j),
+          weight = expf(score(c, n, b, h, i, j) - c.lse[row]);
+    float dp = dot(c.dy.row(b, n.q + i, h), c.v.row(b, n.k + j, c.s.key_head(h)), c.s.D);
 
     *p = factor * weight;
     *ds = weight * fmaf(factor, dp, -c.delta[row]) * c.s.gain(i - j);
@@ -119,23 +122,26 @@ template <class T> __global__ void forward_kernel(const __grid_constant__ plain_
 
     if (row >= (int64_t)s.B * s.H * s.Lq)
         return;
+    const struct sequence n = s.sequence_of(b);
+    if (i >= n.Lq)
+        return;
     const uint32_t *kept = kept_row(c, b, h, i);
-    int keys = s.past() + i + 1, first = s.first_key(keys - 1);
+    int keys = n.past() + i + 1, first = s.first_key(keys - 1);
     clear<T>(o, s.D);
     for (int j = (keys - 1) / 32 * 32; j + 32 > first; j -= 32) {
         if (!tile_is_kept(kept, j / ATTENTION_TILE))
             continue;
         int count = min(32, keys - j);
-        float x = lane < count && j + lane >= first ? score(c, b, h, i, j + lane) : -INFINITY;
+        float x = lane < count && j + lane >= first ? score(c, n, b, h, i, j + lane) : -INFINITY;
         float most = fmaxf(m, warp_max(x)), shrink = expf(m - most), weight = expf(x - most);
         l = fmaf(l, shrink, warp_sum(weight));
         m = most;
         weight *= c.mask.factor((int64_t)b * s.H + h, i, j + lane);
-        add_rows(o, shrink, weight, c.v, b, s.key_head(h), j, count, s.D);
+        add_rows(o, shrink, weight, c.v, b, s.key_head(h), n.k + j, count, s.D);
     }
-    store_row(c.y.row(b, i, h), o, 1.0f / l, s.D);
+    store_row(c.y.row(b, n.q + i, h), o, 1.0f / l, s.D);
     if (lane == 0)
-        c.lse[row] = m + logf(l);
+        c.lse[s.row(b, h, n.q + i)] = m + logf(l);
 }
 
 // dQ of one query.
@@ -149,6 +155,9 @@ template <class T> __global__ void queries_kernel(const __grid_constant__ plain_
 
     if (row >= (int64_t)s.B * s.H * s.Lq)
         return;
+    const struct sequence n = s.sequence_of(b);
+    if (i >= n.Lq)
+        return;
     const uint32_t *kept = kept_row(c, b, h, i);
     int first = s.first_key(i);
     clear<T>(sums, s.D);
@@ -158,14 +167,14 @@ template <class T> __global__ void queries_kernel(const __grid_constant__ plain_
         int count = min(32, i + 1 - j);
         float p, ds = 0.0f;
         if (lane < count && j + lane >= first)
-            pair(c, b, h, i, j + lane, &p, &ds);
+            pair(c, n, b, h, i, j + lane, &p, &ds);
         slope = fmaf(ds, (float)(j + lane - i), slope);
-        add_rows(sums, 1.0f, ds, c.k, b, s.key_head(h), j, count, s.D);
+        add_rows(sums, 1.0f, ds, c.k, b, s.key_head(h), n.k + j, count, s.D);
     }
-    store_row(c.dq.row(b, i, h), sums, s.scale, s.D);
+    store_row(c.dq.row(b, n.q + i, h), sums, s.scale, s.D);
     slope = warp_sum(slope);
     if (c.slopes && lane == 0)
-        c.slopes[row] = slope;
+        c.slopes[s.row(b, h, n.q + i)] = slope;
 }
 
 // dK and dV of one key, over all queries of all heads that read it.
@@ -176,9 +185,13 @@ template <class T> __global__ void keys_kernel(const __grid_constant__ plain_par
     int64_t row = warp_row(&sums, 2 * s.D);
     int j = (int)(row % s.Lk), kv = (int)(row / s.Lk % s.Hkv), b = (int)(row / s.Lk / s.Hkv),
         lane = threadIdx.x % 32;
-    int group = s.H / s.Hkv, end = min(s.Lq, j + s.window); // of the queries that see the key
+    int group = s.H / s.Hkv;
 
     if (row >= (int64_t)s.B * s.Hkv * s.Lk)
+        return;
+    const struct sequence n = s.sequence_of(b);
+    const int end = min(n.Lq, j + s.window); // of the queries that see the key
+    if (j >= n.Lk)
         return;
     clear<T>(sums,
              s.D); // two calls, so that each lane clears the columns that it adds to
@@ -189,17 +202,17 @@ template <class T> __global__ void keys_kernel(const __grid_constant__ plain_par
             int count = min(32, end - i);
             float p = 0.0f, ds = 0.0f;
             if (lane < count && tile_is_kept(kept_row(c, b, h, i + lane), j / ATTENTION_TILE))
-                pair(c, b, h, i + lane, j, &p, &ds);
-            add_rows(sums, 1.0f, ds, c.q, b, h, i, count, s.D);
-            add_rows(sums + s.D, 1.0f, p, c.dy, b, h, i, count, s.D);
+                pair(c, n, b, h, i + lane, j, &p, &ds);
+            add_rows(sums, 1.0f, ds, c.q, b, h, n.q + i, count, s.D);
+            add_rows(sums + s.D, 1.0f, p, c.dy, b, h, n.q + i, count, s.D);
             column += ds;
         }
         column = warp_sum(column);
         if (c.dgates && h < s.G && lane == 0)
             c.dgates[((int64_t)b * s.G + h) * s.Lk + j] = -column;
     }
-    store_row(c.dk.row(b, j, kv), sums, s.scale, s.D);
-    store_row(c.dv.row(b, j, kv), sums + s.D, 1.0f, s.D);
+    store_row(c.dk.row(b, n.k + j, kv), sums, s.scale, s.D);
+    store_row(c.dv.row(b, n.k + j, kv), sums + s.D, 1.0f, s.D);
 }
 
 // dslopes[h] += the rows' parts: a block per head.
@@ -213,6 +226,23 @@ __global__ void slopes_kernel(float *dslopes, const float *rows, int B, int H, i
     sum = block_sum(sum);
     if (threadIdx.x == 0)
         dslopes[h] += sum;
+}
+
+// The same sequence by sequence, where they are packed or have slopes of their own: a block per
+// head of slopes.
+__global__ void sequence_slopes_kernel(float *dslopes, const float *rows, attention_shape s)
+{
+    const int h = blockIdx.x % s.H, b = blockIdx.x / s.H;
+    float sum = 0.0f;
+
+    for (int each = b; each < (s.slopes_row ? b + 1 : s.B); each++) {
+        const struct sequence n = s.sequence_of(each);
+        for (int i = threadIdx.x; i < n.Lq; i += blockDim.x)
+            sum += rows[s.row(each, h, n.q + i)];
+    }
+    sum = block_sum(sum);
+    if (threadIdx.x == 0)
+        dslopes[blockIdx.x] += sum;
 }
 
 // dtable[h, t] += dS of the pairs at distance t, for the last entry at t and beyond: a block per
@@ -230,7 +260,7 @@ __global__ void table_kernel(const __grid_constant__ plain_params<T> c, float *d
             for (int j = max(t < s.T - 1 ? i - t : 0, s.first_key(i)); j <= i - t; j++) {
                 float p, ds = 0.0f;
                 if (tile_is_kept(kept, j / ATTENTION_TILE))
-                    pair(c, b, h, i, j, &p, &ds);
+                    pair(c, s.sequence_of(b), b, h, i, j, &p, &ds);
                 sum += ds;
             }
         }
@@ -282,13 +312,13 @@ alibi_status backward(struct context *c, const struct attention_args *a, const f
     plain_params<T> p = params_of<T>(a, delta, kept);
     const attention_shape &s = p.s;
     int64_t rows = (int64_t)s.B * s.H * s.Lq, keys = (int64_t)s.B * s.Hkv * s.Lk;
-    const int64_t slopes[] = { rows, (int64_t)sizeof(float) };
+    const int64_t slopes[] = { a->q.shape[0], s.H, a->q.shape[1], (int64_t)sizeof(float) };
     size_t shared = WARPS * s.D * sizeof(float);
     float *dbias = (float *)a->dbias.data;
 
     p.dgates = s.kind == BIAS_GATE ? dbias : NULL;
     if (dbias && s.kind == BIAS_LINEAR)
-        TRY_RETURN(cuda_scratch_for(c, SCRATCH_BIAS, slopes, 2, (void **)&p.slopes));
+        TRY_RETURN(cuda_scratch_for(c, SCRATCH_BIAS, slopes, 4, (void **)&p.slopes));
     TRY_RETURN(launch(c, "attention backward", queries_kernel<T>, blocks_for(rows), 32 * WARPS,
                       shared, p));
     TRY_RETURN(launch(c, "attention backward", keys_kernel<T>, blocks_for(keys), 32 * WARPS,
@@ -298,6 +328,9 @@ alibi_status backward(struct context *c, const struct attention_args *a, const f
     if (s.kind == BIAS_TABLE)
         return launch(c, "attention backward", table_kernel<T>, dim3((unsigned)s.T, (unsigned)s.H),
                       256, 0, p, dbias);
+    if (s.packed.q || s.slopes_row)
+        return launch(c, "attention backward", sequence_slopes_kernel,
+                      s.slopes_row ? s.B * s.H : s.H, 256, 0, dbias, (const float *)p.slopes, s);
     return launch(c, "attention backward", slopes_kernel, s.H, 256, 0, dbias,
                   (const float *)p.slopes, s.B, s.H, s.Lq);
 }

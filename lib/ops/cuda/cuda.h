@@ -101,7 +101,12 @@ struct context {
         cudaEvent_t done[2]; /* after the last copy from or to it */
         int next;
     } staging;
-    cudaEvent_t joined;          /* a point in one stream that another waits for */
+    cudaEvent_t joined; /* a point in one stream that another waits for */
+    struct {
+        char *at; /* NULL: no caller has given memory */
+        size_t bytes, used;
+        cudaStream_t before;     /* the device's own stream */
+    } borrowed;                  /* between caller_begins and caller_ends */
     struct cuda_buffer *buffers; /* given out and not yet freed, in no order */
     size_t buffer_count, buffer_capacity;
     size_t used, peak;
@@ -138,6 +143,13 @@ static inline size_t cuda_bytes(const int64_t *factors, int count)
 alibi_status cuda_check(cudaError_t error, const char *what);
 /* The memory is not cleared. */
 alibi_status cuda_scratch(struct context *c, enum scratch_place place, size_t bytes, void **out);
+/* What one area of a caller's workspace takes of it. */
+static inline size_t cuda_borrowed_bytes(size_t bytes)
+{
+    const size_t grain = ALIBI_WORKSPACE_ALIGNMENT;
+
+    return bytes > SIZE_MAX - grain ? SIZE_MAX : (bytes + grain - 1) / grain * grain;
+}
 /* The same for cuda_bytes(factors). */
 alibi_status cuda_scratch_for(struct context *c, enum scratch_place place, const int64_t *factors,
                               int count, void **out);
@@ -170,8 +182,7 @@ alibi_status cuda_activation_backward_sums(struct context *c, int kind, struct t
 extern const struct ops cuda_ops;
 
 finish_fn cuda_finish;
-caller_fn cuda_wait_for_caller;
-caller_fn cuda_caller_waits;
+caller_fn cuda_caller_begins, cuda_caller_ends;
 memory_fn cuda_memory;
 reset_peak_fn cuda_reset_peak;
 workspace_fn cuda_workspace;
@@ -198,6 +209,7 @@ head_norm_fn cuda_head_norm_forward, cuda_head_norm_backward;
 gate_fn cuda_gate_forward, cuda_gate_backward;
 sinks_fn cuda_sinks_forward, cuda_sinks_backward;
 attention_fn cuda_attention_forward, cuda_attention_backward;
+attention_workspace_fn cuda_attention_workspace;
 attention_norms_fn cuda_attention_norms;
 cache_append_fn cuda_cache_append;
 bucket_forward_fn cuda_bucket_forward;

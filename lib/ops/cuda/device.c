@@ -154,11 +154,27 @@ void cuda_buffer_free(struct device *dev, void *buffer)
         }
 }
 
+/* The next area of the caller's workspace. */
+static alibi_status borrow(struct context *c, size_t bytes, void **out)
+{
+    size_t rounded = cuda_borrowed_bytes(bytes);
+
+    if (rounded > c->borrowed.bytes - c->borrowed.used)
+        return fail(ALIBI_USAGE,
+                    "a workspace of %zu bytes is too small for this call; ask for its size first",
+                    c->borrowed.bytes);
+    *out = c->borrowed.at + c->borrowed.used;
+    c->borrowed.used += rounded;
+    return ALIBI_OK;
+}
+
 /* A place only grows, in multiples of SCRATCH_GRAIN. Growing loses its contents. */
 alibi_status cuda_scratch(struct context *c, enum scratch_place place, size_t bytes, void **out)
 {
     size_t rounded;
 
+    if (c->borrowed.at != NULL)
+        return borrow(c, bytes, out);
     if (bytes > c->scratch[place].bytes) {
         if (!size_add(&rounded, bytes, SCRATCH_GRAIN - 1))
             return no_room(bytes, "scratch memory");
@@ -289,19 +305,36 @@ static alibi_status join(struct context *c, cudaStream_t first, cudaStream_t sec
     return cuda_check(cudaStreamWaitEvent(second, c->joined, 0), what);
 }
 
-alibi_status cuda_wait_for_caller(struct device *dev, void *stream)
+/* A call with its own workspace shares nothing with other work of the device, so it needs no order
+ * among it: it runs in the caller's stream. Scratch of the device is used in the device's. */
+alibi_status cuda_caller_begins(struct device *dev, const struct caller *caller)
 {
     struct context *c = cuda_of(dev);
 
-    return join(c, stream, c->stream);
+    if (caller->workspace == NULL)
+        return join(c, caller->stream, c->stream);
+    if ((uintptr_t)caller->workspace % ALIBI_WORKSPACE_ALIGNMENT != 0)
+        return fail(ALIBI_USAGE, "a workspace must be aligned to %d bytes",
+                    (int)ALIBI_WORKSPACE_ALIGNMENT);
+    cuda_part_end(c);
+    c->borrowed.before = c->stream;
+    c->stream = caller->stream;
+    c->borrowed.at = caller->workspace;
+    c->borrowed.bytes = caller->bytes;
+    c->borrowed.used = 0;
+    return ALIBI_OK;
 }
 
-alibi_status cuda_caller_waits(struct device *dev, void *stream)
+alibi_status cuda_caller_ends(struct device *dev, const struct caller *caller)
 {
     struct context *c = cuda_of(dev);
 
     cuda_part_end(c);
-    return join(c, c->stream, stream);
+    if (caller->workspace == NULL)
+        return join(c, c->stream, caller->stream);
+    c->stream = c->borrowed.before;
+    c->borrowed.at = NULL;
+    return ALIBI_OK;
 }
 
 /* Scratch and workspace count as free: the backend holds them for itself and uses them again. */
@@ -483,8 +516,8 @@ const struct ops cuda_ops = {
                 .timed_calls = 10,
                 .times_parts = true },
     .finish = cuda_finish,
-    .wait_for_caller = cuda_wait_for_caller,
-    .caller_waits = cuda_caller_waits,
+    .caller_begins = cuda_caller_begins,
+    .caller_ends = cuda_caller_ends,
     .memory = cuda_memory,
     .reset_peak = cuda_reset_peak,
     .workspace = cuda_workspace,
@@ -511,6 +544,7 @@ const struct ops cuda_ops = {
     .dropout = cuda_dropout,
     .attention_forward = cuda_attention_forward,
     .attention_backward = cuda_attention_backward,
+    .attention_workspace = cuda_attention_workspace,
     .attention_norms = cuda_attention_norms,
     .cache_append = cuda_cache_append,
     .rotary = cuda_rotary,

@@ -70,7 +70,7 @@ struct ragged_rows {
 
     __device__ __forceinline__ int slot_of(int b) const
     {
-        return length ? slot[b] : b;
+        return slot ? slot[b] : b;
     }
 };
 

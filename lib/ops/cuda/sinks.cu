@@ -102,7 +102,7 @@ __device__ __forceinline__ float find_scores(const sinks_params<T> &p, const que
             sum = fmaf(q[d], to_float(key[d]), sum);
         sum = warp_sum(sum);
         if (lane == j)
-            score = fmaf(p.s.gain(w.to - j) * p.s.scale, sum, p.s.bias(w.h, w.to - j));
+            score = fmaf(p.s.gain(w.to - j) * p.s.scale, sum, p.s.bias(w.b, w.h, w.to - j));
     }
     return score;
 }

@@ -31,7 +31,7 @@ static struct head head_of(const struct attention_args *a, int64_t b, int64_t h)
     int64_t kv = h / (a->q.shape[2] / a->k.shape[2]);
 
     if (ragged_present(a->ragged))
-        return (struct head){ b, h, get_index(a->ragged.slot, b), kv,
+        return (struct head){ b, h, present(a->ragged.slot) ? get_index(a->ragged.slot, b) : b, kv,
                               get_index(a->ragged.length, b) - 1 };
     return (struct head){ b, h, b, kv, a->k.shape[1] - a->q.shape[1] };
 }
@@ -98,6 +98,95 @@ static double mask_at(const struct attention_args *a, struct head n, int64_t i, 
                : 1.0;
 }
 
+/* First of the numbers of a head in lse. */
+static int64_t lse_at(const struct attention_args *a, struct head n)
+{
+    return n.b * a->lse.stride[0] + n.h * a->lse.stride[1];
+}
+
+/* ---- sequences one at a time */
+
+bool ref_attention_is_apart(const struct attention_args *a)
+{
+    return packed_present(a->packed) || (a->bias.kind == BIAS_LINEAR && a->bias.values.rank == 2);
+}
+
+/* Rows from..from + count - 1 of entry b of a view. */
+static struct tensor part(struct tensor t, int64_t b, int64_t from, int64_t count)
+{
+    if (present(t))
+        t.data = tensor_at(t, b * t.stride[0] + from * t.stride[1]);
+    t.shape[0] = 1;
+    t.shape[1] = count;
+    return t;
+}
+
+/* Entry b of a tensor by sequences; absent stays absent. */
+static struct tensor entry(struct tensor t, int64_t b)
+{
+    if (present(t))
+        t.data = tensor_at(t, b * t.stride[0]);
+    t.shape[0] = 1;
+    return t;
+}
+
+/* The call of sequence b alone. */
+static struct attention_args sequence(const struct attention_args *a, int64_t b)
+{
+    bool packed = packed_present(a->packed), ragged = ragged_present(a->ragged);
+    int64_t row = packed ? 0 : b, queries = a->q.shape[1], keys = a->k.shape[1], q = 0, k = 0;
+    struct attention_args one = *a;
+
+    if (packed) {
+        q = get_index(a->packed.q, b);
+        k = get_index(a->packed.k, b);
+        queries = get_index(a->packed.q, b + 1) - q;
+        keys = get_index(a->packed.k, b + 1) - k;
+    }
+    one.packed = (struct packed){ 0 };
+    one.q = part(a->q, row, q, queries);
+    one.y = part(a->y, row, q, queries);
+    one.dy = part(a->dy, row, q, queries);
+    one.dq = part(a->dq, row, q, queries);
+    one.lse = entry(a->lse, row);
+    one.lse.data = tensor_at(one.lse, q);
+    one.lse.shape[2] = queries;
+    if (ragged) { /* its slot of the cache; the norms are by slot too */
+        int64_t slot = present(a->ragged.slot) ? get_index(a->ragged.slot, b) : b;
+        one.ragged.slot = tensor_none();
+        one.ragged.length = entry(a->ragged.length, b);
+        one.k = part(a->k, slot, 0, keys);
+        one.v = part(a->v, slot, 0, keys);
+        one.skip.norms = entry(a->skip.norms, slot);
+    } else {
+        one.k = part(a->k, row, k, keys);
+        one.v = part(a->v, row, k, keys);
+        one.dk = part(a->dk, row, k, keys);
+        one.dv = part(a->dv, row, k, keys);
+        one.skip.norms = entry(a->skip.norms, b);
+        one.skip.kept = entry(a->skip.kept, b);
+    }
+    if (a->bias.kind == BIAS_LINEAR && a->bias.values.rank == 2) {
+        int64_t H = a->bias.values.shape[1];
+        one.bias.values = tensor_1(tensor_at(a->bias.values, b * H), a->bias.values.type, H);
+        if (present(a->dbias))
+            one.dbias = tensor_1(tensor_at(a->dbias, b * H), a->dbias.type, H);
+    }
+    return one;
+}
+
+alibi_status ref_attention_each(struct device *dev, const struct attention_args *a,
+                                attention_fn *run)
+{
+    int64_t B = packed_present(a->packed) ? a->packed.q.shape[0] - 1 : a->q.shape[0];
+
+    for (int64_t b = 0; b < B; b++) {
+        struct attention_args one = sequence(a, b);
+        TRY_RETURN(run(dev, &one));
+    }
+    return ALIBI_OK;
+}
+
 /* ---- forward */
 
 /* row[first..end-1] <- probabilities from scores; returns the log-sum-exp. */
@@ -116,12 +205,12 @@ static double softmax(double *row, int64_t first, int64_t end)
 
 static void forward_row(const struct attention_args *a, struct head n, int64_t i, double *row)
 {
-    int64_t Lq = a->q.shape[1], H = a->q.shape[2], D = a->q.shape[3], end = i + n.past + 1;
+    int64_t D = a->q.shape[3], end = i + n.past + 1;
     int64_t first = attention_first_key(i + n.past, a->window);
 
     for (int64_t j = first; j < end; j++)
         row[j] = score(a, n, i, j);
-    set(a->lse, (n.b * H + n.h) * Lq + i, softmax(row, first, end));
+    set(a->lse, lse_at(a, n) + i, softmax(row, first, end));
     for (int64_t j = first; j < end; j++)
         row[j] *= mask_at(a, n, i, j);
     for (int64_t d = 0; d < D; d++) {
@@ -154,7 +243,8 @@ alibi_status ref_attention_forward(struct device *dev, const struct attention_ar
 {
     double *row = NULL;
 
-    (void)dev;
+    if (ref_attention_is_apart(a))
+        return ref_attention_each(dev, a, ref_attention_forward);
     TRY_RETURN(NEW_ARRAY(&row, a->k.shape[1], "a row of attention scores"));
     for (int64_t b = 0; b < a->q.shape[0]; b++)
         for (int64_t h = 0; h < a->q.shape[2]; h++)
@@ -163,6 +253,15 @@ alibi_status ref_attention_forward(struct device *dev, const struct attention_ar
     mem_free(row);
     keep_all(a);
     return ALIBI_OK;
+}
+
+/* The host's backends take what they need from the heap, and give it back. */
+size_t ref_attention_workspace(struct device *dev, const struct attention_args *a, bool backward)
+{
+    (void)dev;
+    (void)a;
+    (void)backward;
+    return 0;
 }
 
 /* Tile t of the first `length` keys of every head of sequence b. */
@@ -224,7 +323,7 @@ static void backward_row(const struct attention_args *a, struct sums *s, struct 
 {
     int64_t D = a->q.shape[3], q_i = head_at(a->q, n.b, i, n.h), dy_i = head_at(a->dy, n.b, i, n.h);
     double D_i = dot(a->dy, dy_i, a->y, head_at(a->y, n.b, i, n.h), D);
-    double lse = get(a->lse, (n.b * a->q.shape[2] + n.h) * a->q.shape[1] + i);
+    double lse = get(a->lse, lse_at(a, n) + i);
 
     for (int64_t j = attention_first_key(i + n.past, a->window); j <= i + n.past; j++) {
         int64_t k_j = head_at(a->k, n.b, j, n.kv), v_j = head_at(a->v, n.b, j, n.kv);
@@ -278,6 +377,8 @@ alibi_status ref_attention_backward(struct device *dev, const struct attention_a
 {
     struct sums s = { 0 };
 
+    if (ref_attention_is_apart(a))
+        return ref_attention_each(dev, a, ref_attention_backward);
     TRY_RETURN(sums_init(&s, a));
     for (int64_t b = 0; b < a->q.shape[0]; b++)
         for (int64_t kv = 0; kv < a->k.shape[2]; kv++)

@@ -11,10 +11,10 @@ alibi_status ref_finish(struct device *dev)
     return ALIBI_OK;
 }
 
-alibi_status ref_caller(struct device *dev, void *stream)
+alibi_status ref_caller(struct device *dev, const struct caller *caller)
 {
     (void)dev;
-    (void)stream;
+    (void)caller;
     return ALIBI_OK;
 }
 

@@ -69,6 +69,12 @@ static inline int64_t head_at(struct tensor t, int64_t b, int64_t l, int64_t h)
  * reads. */
 double ref_bias_at(struct bias bias, int64_t row, int64_t h, int64_t position, int64_t j);
 
+/* The host's backends take sequences that are packed, or have slopes of their own, one at a time:
+ * this calls `run` for each of them. */
+bool ref_attention_is_apart(const struct attention_args *a);
+alibi_status ref_attention_each(struct device *dev, const struct attention_args *a,
+                                attention_fn *run);
+
 /* The factor on q . k at that distance. */
 double ref_gain_at(struct bias bias, int64_t distance);
 
@@ -101,6 +107,7 @@ logn_fn ref_logn_forward, ref_logn_backward;
 head_norm_fn ref_head_norm_forward, ref_head_norm_backward;
 gate_fn ref_gate_forward, ref_gate_backward;
 attention_fn ref_attention_forward, ref_attention_backward;
+attention_workspace_fn ref_attention_workspace;
 attention_norms_fn ref_attention_norms;
 cache_append_fn ref_cache_append;
 sinks_fn ref_sinks_forward, ref_sinks_backward;

@@ -249,7 +249,7 @@ static void begin_skipping(struct work *w, const struct heads *c, const struct t
 
 static void finish(struct work *w, const struct heads *c, const struct tile *t, int64_t from)
 {
-    float *lse_row = (float *)c->a->lse.data + (t->b * c->H + t->h) * c->Lq + from;
+    float *lse_row = lse_of(c, t->b, t->h) + from;
 
     for (int64_t i = 0; i < t->nq; i++) {
         struct rows out = rows_of(c->a->y, t->b, from + i, t->h);
@@ -335,6 +335,8 @@ alibi_status SIMD(attention_forward)(struct device *dev, const struct attention_
 
     if (a->y.type != DTYPE_F32)
         return ref_attention_forward(dev, a);
+    if (ref_attention_is_apart(a))
+        return ref_attention_each(dev, a, SIMD(attention_forward));
     if (c.B == 0 || c.H == 0 || c.Lq == 0)
         return ALIBI_OK;
     TRY_RETURN(gain_init(&c));

@@ -57,7 +57,7 @@ static inline int64_t keys_row(const struct heads *c, int64_t b)
 {
     struct ragged ragged = c->a->ragged;
 
-    return ragged_present(ragged) ? ((const int32_t *)ragged.slot.data)[b] : b;
+    return present(ragged.slot) ? ((const int32_t *)ragged.slot.data)[b] : b;
 }
 
 static inline int64_t keys_count(const struct heads *c, int64_t b)
@@ -78,6 +78,14 @@ static inline struct rows rows_of(struct tensor t, int64_t b, int64_t l, int64_t
 {
     return (struct rows){ (float *)t.data + b * t.stride[0] + l * t.stride[1] + h * t.stride[2],
                           t.stride[1] };
+}
+
+/* The log-sum-exp of the queries of a head. */
+static inline float *lse_of(const struct heads *c, int64_t b, int64_t h)
+{
+    struct tensor lse = c->a->lse;
+
+    return (float *)lse.data + b * lse.stride[0] + h * lse.stride[1];
 }
 
 /* The current tile: nq queries from i on, in `lanes` lanes, nk keys from j on, as positions. */

@@ -115,7 +115,7 @@ static void load_queries(struct work *w, const struct gradients *g, const struct
     const struct heads *c = &g->c;
     struct rows q = rows_of(c->a->q, t->b, t->i, t->h), dy = rows_of(c->a->dy, t->b, t->i, t->h);
     struct rows y = rows_of(c->a->y, t->b, t->i, t->h);
-    const float *lse = (const float *)c->a->lse.data + (t->b * c->H + t->h) * c->Lq + t->i;
+    const float *lse = lse_of(c, t->b, t->h) + t->i;
 
     pack_lanes(w->q_lanes, c, q, t->nq, (float)c->a->scale);
     pack_lanes(w->dy_lanes, c, dy, t->nq, 1.0f);
@@ -482,6 +482,8 @@ alibi_status SIMD(attention_backward)(struct device *dev, const struct attention
 
     if (a->dq.type != DTYPE_F32)
         return ref_attention_backward(dev, a);
+    if (ref_attention_is_apart(a))
+        return ref_attention_each(dev, a, SIMD(attention_backward));
     if (g.c.B == 0 || g.c.H == 0 || g.c.Lq == 0)
         return ALIBI_OK;
     g.tiles = attention_tiles(g.c.Lq);

@@ -213,7 +213,7 @@ static void attend(struct head *heads, struct users users, const struct heads *c
     }
     for (int64_t h = from; h < to; h++) {
         unpack_rows(rows_of(a->y, b, i, h), c, heads[h].o, 1, 1.0f / heads[h].l);
-        ((float *)a->lse.data)[(b * c->H + h) * c->Lq + i] = heads[h].m + logf(heads[h].l);
+        lse_of(c, b, h)[i] = heads[h].m + logf(heads[h].l);
     }
 }
 
