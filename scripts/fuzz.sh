@@ -23,7 +23,7 @@ cmake --build $build --target fuzzers -- --quiet
 # Runs one target on its seeds and on the corpus of earlier calls.
 fuzz() {
     mkdir -p "$build/corpus/$1"
-    "$build/$1" -runs="$runs" -max_len=4096 -timeout=10 -rss_limit_mb=4096 -seed=1 \
+    "$build/$1" -runs="$runs" -max_len=4096 -timeout=60 -rss_limit_mb=4096 -seed=1 \
         -print_final_stats=1 -artifact_prefix="$build/findings/$1-" \
         "$build/corpus/$1" "tests/fuzz/seeds/$1" > "$build/$1.log" 2>&1
 }

@@ -336,6 +336,9 @@ static inline bool utf8_continues(char c)
 /* Bytes of the longest valid UTF-8 prefix (RFC 3629: no overlong forms, no surrogates). */
 size_t utf8_valid_prefix(const char *bytes, size_t length);
 
+/* Writes a character as UTF-8; returns its bytes, 1 to 4. */
+size_t utf8_put(char *out, uint32_t code);
+
 /* Makes foreign text safe to print as one line: control characters and invalid UTF-8 become '?'. */
 void line_clean(char *line);
 

@@ -153,6 +153,16 @@ size_t utf8_valid_prefix(const char *bytes, size_t length)
     return at;
 }
 
+size_t utf8_put(char *out, uint32_t code)
+{
+    size_t count = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+
+    for (size_t i = count; i-- > 1; code >>= 6)
+        out[i] = (char)(0x80 | (code & 0x3F));
+    out[0] = (char)(count == 1 ? code : (0xF00u >> count & 0xFF) | code);
+    return count;
+}
+
 void line_clean(char *line)
 {
     unsigned char *p = (unsigned char *)line;

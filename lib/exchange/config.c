@@ -139,36 +139,19 @@ alibi_status family_read_config(const struct family *f, struct alibi_config *out
 
 /* ---- config.json of Hugging Face */
 
-static alibi_status find_family(const struct family **out, const json_t *config, const char *path)
-{
-    const char *type = json_string_value(json_object_get(config, "model_type"));
-    struct text known = { 0 };
-    alibi_status status;
-
-    if (!type)
-        return fail(ALIBI_BAD_INPUT,
-                    "'%s' has no \"model_type\": it is not of a Hugging Face model", path);
-    *out = family_find(type);
-    if (*out)
-        return ALIBI_OK;
-    for (int i = 0; family_at(i); i++)
-        text_append(&known, "%s%s", i ? ", " : "", family_at(i)->name);
-    status = text_status(&known);
-    if (status == ALIBI_OK)
-        status = fail(ALIBI_BAD_INPUT, "'%s': models of type '%.60s' are not known; these are: %s",
-                      path, type, known.data);
-    text_free(&known);
-    return status;
-}
-
 alibi_status huggingface_config(const struct family **family, struct alibi_config *out,
                                 const char *bytes, size_t length, const char *path)
 {
     alibi_status status;
     json_t *config = NULL;
+    const char *type;
 
     TRY(json_parse(&config, bytes, length, path));
-    TRY(find_family(family, config, path));
+    type = json_string_value(json_object_get(config, "model_type"));
+    if (!type)
+        TRY(fail(ALIBI_BAD_INPUT, "'%s' has no \"model_type\": it is not of a Hugging Face model",
+                 path));
+    TRY(family_find(family, family_at, type, "model_type", path));
     TRY(family_read_config(*family, out, config, path));
 out:
     json_decref(config);

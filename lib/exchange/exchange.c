@@ -275,8 +275,8 @@ out:
 
 /* What is known of another program. */
 static const struct program {
-    const char *name, *option;                    /* its name, and as --format */
-    const struct family *(*family_at)(int index); /* NULL past the last */
+    const char *name, *option; /* its name, and as --format */
+    family_at_fn *family_at;
     alibi_status (*write)(const struct outgoing *o, const char *path);
 } programs[] = {
     [ALIBI_HUGGING_FACE] = { "Hugging Face", "hf", family_at, huggingface_write },

@@ -77,8 +77,11 @@ struct family {
 extern const struct family family_bloom, family_mpt, family_falcon, family_gpt2, family_neox,
     family_llama, family_mistral, family_qwen2, family_qwen3;
 
-const struct family *family_at(int index);          /* NULL past the last */
-const struct family *family_find(const char *name); /* NULL: none */
+typedef const struct family *family_at_fn(int index); /* NULL past the last */
+family_at_fn family_at;
+/* The family of that name in the table; `what` it names in the file, for the message. */
+alibi_status family_find(const struct family **out, family_at_fn *at, const char *name,
+                         const char *what, const char *path);
 
 /* [head][q, k, v][D] for attention.qkv of a model with as many key heads as heads. */
 row_fn row_by_head;
@@ -97,6 +100,10 @@ alibi_status rope_read(struct alibi_config *c, const json_t *config, const char 
 alibi_status rope_read_share(struct alibi_config *c, const json_t *config, const char *path);
 void rope_write(const struct alibi_config *c, struct json_writer *w);
 struct rope rope_of(const struct alibi_config *c); /* of the first layer */
+/* For [Q | K | V] of a model that rotates the first 2R elements of a head, n with n + R; ours are
+ * rotated n with n + D/2. In a head of queries or keys n stays, R + n is D/2 + n of ours, and the
+ * elements that are not rotated fill the rest in their order. */
+row_fn rope_row;
 
 /* The configuration of a model from their JSON, resolved. ALIBI_BAD_INPUT names path and key. */
 alibi_status family_read_config(const struct family *f, struct alibi_config *out,
@@ -166,10 +173,13 @@ struct gguf;
 struct gguf_writer;
 
 /* Its architectures (llamacpp_families.c). */
-const struct family *llamacpp_family_at(int index); /* NULL past the last */
-/* The family and configuration that the metadata and tensors of a file say. */
+family_at_fn llamacpp_family_at;
+/* The family and configuration that the metadata and tensors of a file say, and the metadata that
+ * says it (llamacpp_config.c). */
 alibi_status llamacpp_config(const struct family **family, struct alibi_config *out,
                              const struct gguf *gguf, const char *path);
+alibi_status llamacpp_put_config(struct gguf_writer *w, const struct family *f,
+                                 const struct alibi_config *c);
 alibi_status llamacpp_open(struct foreign *out, const char *path);
 /* The file, which must not exist, appears whole or not at all. */
 alibi_status llamacpp_write(const struct outgoing *o, const char *path);

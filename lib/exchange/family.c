@@ -15,12 +15,24 @@ const struct family *family_at(int index)
     return index >= 0 && index < FAMILIES ? families[index] : NULL;
 }
 
-const struct family *family_find(const char *name)
+alibi_status family_find(const struct family **out, family_at_fn *at, const char *name,
+                         const char *what, const char *path)
 {
-    for (int i = 0; i < FAMILIES; i++)
-        if (strcmp(families[i]->name, name) == 0)
-            return families[i];
-    return NULL;
+    struct text known = { 0 };
+    alibi_status status;
+
+    *out = NULL;
+    for (int i = 0; at(i) && !*out; i++) {
+        if (strcmp(at(i)->name, name) == 0)
+            *out = at(i);
+        text_append(&known, "%s%s", i > 0 ? ", " : "", at(i)->name);
+    }
+    status = *out ? ALIBI_OK : text_status(&known);
+    if (!*out && status == ALIBI_OK)
+        status = fail(ALIBI_BAD_INPUT, "'%s': the %s '%.60s' is not known; these are: %s", path,
+                      what, name, known.data);
+    text_free(&known);
+    return status;
 }
 
 int64_t row_by_head(const struct alibi_config *c, int64_t row)

@@ -48,7 +48,8 @@ static alibi_status read(struct alibi_config *c, const json_t *config, const cha
     c->norm = ALIBI_RMSNORM;
     c->activation = ALIBI_SWIGLU;
     c->biases = false;
-    if (width && c->heads > 0 && json_integer_value(width) * c->heads != c->width)
+    if (width && c->heads > 0 &&
+        (c->width % c->heads != 0 || json_integer_value(width) != c->width / c->heads))
         return fail(
             ALIBI_BAD_INPUT,
             "'%s': \"head_dim\" is %lld; %lld heads that share a width of %lld have another "

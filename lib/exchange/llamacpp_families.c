@@ -156,10 +156,7 @@ static const struct tensor_rule mpt_rules[] = {
     WHOLE("blk.*.ffn_up", "blocks.*.ff.up"),
 };
 
-/* ---- gptneox: rotary positions in a part of each head, parallel branches, biases
- *
- * The first 2R elements of a head are rotated, n with n + R. Ours are rotated n with n + D/2, so
- * the rows of queries and keys move. */
+/* ---- gptneox: rotary positions in a part of each head, parallel branches, biases */
 
 static const struct config_key gptneox_keys[] = {
     SIZES("gptneox"),
@@ -194,19 +191,9 @@ static void gptneox_write(const struct alibi_config *c, struct json_writer *w)
         json_write_int(w, rotated_key, 2 * rope_of(c).rotated);
 }
 
-static int64_t row_of_share(const struct alibi_config *c, int64_t row)
-{
-    int64_t D = c->width / c->heads, in = row % D, R;
-
-    if (row >= 2 * c->width)
-        return row;
-    R = rope_of(c).rotated;
-    return in < R || in >= D / 2 + R ? row : in < 2 * R ? row - R + D / 2 : row - R;
-}
-
 static const struct tensor_rule gptneox_rules[] = {
     TENSORS,
-    { "blk.*.attn_qkv", "blocks.*.attention.qkv", ROWS_ALL, row_of_share, false },
+    { "blk.*.attn_qkv", "blocks.*.attention.qkv", ROWS_ALL, rope_row, false },
     WHOLE("blk.*.ffn_up", "blocks.*.ff.up"),
 };
 
@@ -252,8 +239,9 @@ static alibi_status read_rotary(struct alibi_config *c, const json_t *config, co
         const json_t *value;
         snprintf(name, sizeof name, "%s.%s", arch, names[i]);
         value = config_value(config, name);
-        if (value && (!json_is_integer(value) ||
-                      json_integer_value(value) * c->heads != (json_int_t)c->width))
+        if (value && c->heads > 0 &&
+            (!json_is_integer(value) || c->width % c->heads != 0 ||
+             json_integer_value(value) != (json_int_t)(c->width / c->heads)))
             return fail(ALIBI_BAD_INPUT, "'%s': \"%s\" is not width / heads, %lld / %lld", path,
                         name, (long long)c->width, (long long)c->heads);
     }

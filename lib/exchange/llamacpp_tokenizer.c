@@ -30,8 +30,6 @@ enum {
     TOKEN_BYTE = 6
 };
 
-#define BLANK "\xE2\x96\x81" /* U+2581, in tokens of characters */
-
 /* ---- names of expressions */
 
 #define BLOOM " ?[^(\\s|[.,!?…。，、।۔،])]+"
@@ -106,7 +104,7 @@ static bool is_added(const struct listed *l, int64_t id, struct slice token)
 
     if (type == TOKEN_USER)
         return !l->characters || token.bytes == 0 ||
-               !memmem(token.at, token.bytes, BLANK, strlen(BLANK));
+               !memmem(token.at, token.bytes, BPE_BLANK, strlen(BPE_BLANK));
     return type == TOKEN_CONTROL || (type == TOKEN_UNKNOWN && l->characters) || id == l->begin ||
            id == l->end;
 }
@@ -310,8 +308,8 @@ static alibi_status read_characters(alibi_tokenizer **out, const struct gguf *g,
     put(&json, "{");
     put_added(&json, &l);
     put(&json, "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [");
-    put(&json, prefix ? "{\"type\": \"Prepend\", \"prepend\": \"" BLANK "\"}, " : "");
-    put(&json, "{\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"" BLANK
+    put(&json, prefix ? "{\"type\": \"Prepend\", \"prepend\": \"" BPE_BLANK "\"}, " : "");
+    put(&json, "{\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"" BPE_BLANK
                "\"}]},\n\"pre_tokenizer\": null,\n");
     put_template(&json, &l);
     put(&json, "\"model\": {\"type\": \"BPE\", \"byte_fallback\": true, ");
@@ -351,10 +349,8 @@ alibi_status llamacpp_read_tokenizer(alibi_tokenizer **out, const struct gguf *g
 static void append_letters(struct text *out, struct slice bytes)
 {
     for (size_t i = 0; i < bytes.bytes; i++) {
-        uint32_t letter = byte_letter((unsigned char)bytes.at[i]);
-        char two[2] = { (char)(0xC0 | letter >> 6), (char)(0x80 | (letter & 0x3F)) };
-        text_append_bytes(out, letter < 0x80 ? &(char){ (char)letter } : two,
-                          letter < 0x80 ? 1 : 2);
+        char letter[2];
+        text_append_bytes(out, letter, byte_letter_put(letter, (unsigned char)bytes.at[i]));
     }
 }
 
@@ -458,7 +454,7 @@ static void add_characters(struct tokens *t, struct slice text)
 {
     t->spelled.length = 0;
     for (size_t i = 0; i < text.bytes; i++)
-        text_append_bytes(&t->spelled, text.at[i] == ' ' ? BLANK : &text.at[i],
+        text_append_bytes(&t->spelled, text.at[i] == ' ' ? BPE_BLANK : &text.at[i],
                           text.at[i] == ' ' ? 3 : 1);
     add_token(t, slice_of(&t->spelled), TOKEN_NORMAL);
 }

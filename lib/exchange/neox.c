@@ -1,8 +1,8 @@
 /* neox.c - GPT-NeoX and Pythia (EleutherAI, 2022): rotary positions in a part of each head,
  * parallel branches, biases
  *
- * The rows of the fused projection are [head][q, k, v][D]. The first 2R elements of a head are
- * rotated, n with n + R. Ours are rotated n with n + D/2, so the rows of queries and keys move. */
+ * The rows of the fused projection are [head][q, k, v][D], and those of queries and keys are
+ * rotated in another order (rope_row()). */
 #include "exchange/exchange.h"
 
 #define AT(field) offsetof(struct alibi_config, field)
@@ -35,16 +35,9 @@ static void write(const struct alibi_config *c, struct json_writer *w)
     json_write_real(w, "rotary_emb_base", r.base);
 }
 
-/* Within a head of queries or keys: n stays, R + n is D/2 + n of ours, and the elements that are
- * not rotated fill the rest in their order. */
 static int64_t row(const struct alibi_config *c, int64_t theirs)
 {
-    int64_t D = c->width / c->heads, in = theirs % D, ours = row_by_head(c, theirs), R;
-
-    if (ours >= 2 * c->width)
-        return ours;
-    R = rope_of(c).rotated;
-    return in < R || in >= D / 2 + R ? ours : in < 2 * R ? ours - R + D / 2 : ours - R;
+    return rope_row(c, row_by_head(c, theirs));
 }
 
 static const struct tensor_rule rules[] = {

@@ -121,6 +121,16 @@ struct rope rope_of(const struct alibi_config *c)
     return r;
 }
 
+int64_t rope_row(const struct alibi_config *c, int64_t row)
+{
+    int64_t D = c->width / c->heads, in = row % D, R;
+
+    if (row >= 2 * c->width)
+        return row;
+    R = rope_of(c).rotated;
+    return in < R || in >= D / 2 + R ? row : in < 2 * R ? row - R + D / 2 : row - R;
+}
+
 /* The stretch of a position by the name that its pattern writes. */
 void rope_write(const struct alibi_config *c, struct json_writer *w)
 {

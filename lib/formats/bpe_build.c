@@ -218,15 +218,7 @@ int byte_of_letter(uint32_t letter)
 
 size_t byte_letter_put(char out[2], unsigned char byte)
 {
-    uint32_t letter = byte_letter(byte);
-
-    if (letter < 0x80) {
-        out[0] = (char)letter;
-        return 1;
-    }
-    out[0] = (char)(0xC0 | letter >> 6);
-    out[1] = (char)(0x80 | (letter & 0x3F));
-    return 2;
+    return utf8_put(out, byte_letter(byte));
 }
 
 size_t byte_name_put(char out[8], unsigned char byte)

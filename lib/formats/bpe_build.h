@@ -45,9 +45,6 @@ struct bpe_build {
     size_t template_at;                        /* its list of tokens; 0: no template */
 };
 
-/* The blank of files that merge characters: U+2581. */
-#define BPE_BLANK "\xE2\x96\x81"
-
 /* Whether the text is small enough, and UTF-8. */
 alibi_status bpe_check_text(struct slice text, const char *path);
 
@@ -71,10 +68,7 @@ static inline bool slice_begins(struct slice s, const char *with)
     return s.bytes >= strlen(with) && memcmp(s.at, with, strlen(with)) == 0;
 }
 
-/* Writes the letter of a byte as UTF-8; returns its bytes, 1 or 2 */
-size_t byte_letter_put(char out[2], unsigned char byte);
-
-/* The same for "<0xXX>", which ends with a 0. */
+/* Writes "<0xXX>" with the byte, and a 0 after it; returns 6. */
 size_t byte_name_put(char out[8], unsigned char byte);
 
 /* Whether every character of the name is the letter of a byte, and whether all are ASCII: then each

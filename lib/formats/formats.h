@@ -146,6 +146,11 @@ size_t white_space_before(const char *text, size_t from, size_t at);
 /* The letter (a code point) of a byte, and the byte of a letter; -1: it is the letter of none. */
 uint32_t byte_letter(unsigned char byte);
 int byte_of_letter(uint32_t letter);
+/* Writes the letter as UTF-8; returns its bytes, 1 or 2. */
+size_t byte_letter_put(char out[2], unsigned char byte);
+
+/* The blank of files that merge characters: U+2581. */
+#define BPE_BLANK "\xE2\x96\x81"
 
 /* ---- packed files (unpack.c)
  *

@@ -164,30 +164,6 @@ static alibi_status read_hex(struct scan *s, uint32_t *out)
     return ALIBI_OK;
 }
 
-static void put(struct scan *s, uint32_t byte)
-{
-    s->strings[s->used++] = (char)byte;
-}
-
-static void put_utf8(struct scan *s, uint32_t c)
-{
-    if (c < 0x80) {
-        put(s, c);
-        return;
-    }
-    if (c < 0x800) {
-        put(s, 0xC0 | c >> 6);
-    } else if (c < 0x10000) {
-        put(s, 0xE0 | c >> 12);
-        put(s, 0x80 | (c >> 6 & 0x3F));
-    } else {
-        put(s, 0xF0 | c >> 18);
-        put(s, 0x80 | (c >> 12 & 0x3F));
-        put(s, 0x80 | (c >> 6 & 0x3F));
-    }
-    put(s, 0x80 | (c & 0x3F));
-}
-
 /* The escape after a backslash. A code point beyond U+FFFF is a pair of surrogates. */
 static alibi_status read_escape(struct scan *s)
 {
@@ -200,7 +176,7 @@ static alibi_status read_escape(struct scan *s)
         return fail_at(s, "an escape of JSON");
     s->at++;
     if (letter != NULL) {
-        put(s, (uint32_t)meant[letter - letters]);
+        s->strings[s->used++] = meant[letter - letters];
         return ALIBI_OK;
     }
     TRY_RETURN(read_hex(s, &code));
@@ -213,7 +189,7 @@ static alibi_status read_escape(struct scan *s)
             return fail_at(s, "a pair of surrogates");
         code = 0x10000 + ((code - 0xD800) << 10 | (low - 0xDC00));
     }
-    put_utf8(s, code);
+    s->used += utf8_put(s->strings + s->used, code);
     return ALIBI_OK;
 }
 
@@ -243,7 +219,7 @@ alibi_status scan_slice(struct scan *s, struct slice *string)
         return fail_at(s, "'\"' or a printable character");
     s->at++;
     *string = (struct slice){ s->strings + start, s->used - start };
-    put(s, '\0');
+    s->strings[s->used++] = '\0';
     return ALIBI_OK;
 }
 

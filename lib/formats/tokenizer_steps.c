@@ -258,17 +258,6 @@ static alibi_status read_digits(struct bpe_build *b, size_t at)
     return add_split(b, &split);
 }
 
-static void append_character(struct text *out, uint32_t code)
-{
-    char bytes[4];
-    size_t count = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-
-    for (size_t i = count; i-- > 1; code >>= 6)
-        bytes[i] = (char)(0x80 | (code & 0x3F));
-    bytes[0] = (char)(count == 1 ? code : (0xF00u >> count & 0xFF) | code);
-    text_append_bytes(out, bytes, count);
-}
-
 static alibi_status read_punctuation(struct bpe_build *b, size_t at)
 {
     static const uint32_t ranges[][2] = {
@@ -291,11 +280,12 @@ static alibi_status read_punctuation(struct bpe_build *b, size_t at)
     text_append_bytes(&pattern, "[", 1);
     for (int i = 0; i < COUNT(ranges); i++) {
         bool bracket = ranges[i][0] == '['; /* the only sign of syntax that begins a range */
+        char character[4];
         text_append_bytes(&pattern, "\\", bracket);
-        append_character(&pattern, ranges[i][0]);
+        text_append_bytes(&pattern, character, utf8_put(character, ranges[i][0]));
         if (ranges[i][1] > ranges[i][0]) {
             text_append_bytes(&pattern, "-", 1);
-            append_character(&pattern, ranges[i][1]);
+            text_append_bytes(&pattern, character, utf8_put(character, ranges[i][1]));
         }
     }
     text_append_bytes(&pattern, split.each ? "]" : "]+", split.each ? 1 : 2);

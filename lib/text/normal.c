@@ -162,17 +162,6 @@ static void compose(struct normal *n)
     n->code_count = kept;
 }
 
-static void put_character(struct text *out, uint32_t code)
-{
-    char bytes[4];
-    size_t count = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-
-    for (size_t i = count; i-- > 1; code >>= 6)
-        bytes[i] = (char)(0x80 | (code & 0x3F));
-    bytes[0] = (char)(count == 1 ? code : (0xF00u >> count & 0xFF) | code);
-    text_append_bytes(out, bytes, count);
-}
-
 /* ---- clusters */
 
 /* Bytes of the character, 0 if there is none. */
@@ -318,8 +307,10 @@ static alibi_status put_cluster(struct normal *n, const char *text, size_t bytes
     }
     sort_marks(n);
     compose(n);
-    for (size_t i = 0; i < n->code_count; i++)
-        put_character(&n->text, n->codes[i].code);
+    for (size_t i = 0; i < n->code_count; i++) {
+        char character[4];
+        text_append_bytes(&n->text, character, utf8_put(character, n->codes[i].code));
+    }
     return ALIBI_OK;
 }
 

@@ -395,7 +395,7 @@ static void what_is_not_known_is_refused_by_name(void **state)
     static const struct {
         const char *name, *from, *to, *message;
     } cases[] = {
-        { "bloom", "\"bloom\"", "\"rwkv\"", "'rwkv' are not known; these are: bloom, mpt" },
+        { "bloom", "\"bloom\"", "\"rwkv\"", "'rwkv' is not known; these are: bloom, mpt" },
         { "bloom", "\"model_type\"", "\"kind\"", "no \"model_type\"" },
         { "bloom", "{", "[", "config.json' line" },
         { "bloom", "\"n_layer\": 2", "\"n_layer\": 3", "'transformer.h.2.input_layernorm.weight'" },
@@ -423,6 +423,8 @@ static void what_is_not_known_is_refused_by_name(void **state)
           "not a number of pairs" },
         { "neox", "\"partial_rotary_factor\": 0.5", "\"partial_rotary_factor\": -1", "rotary_pct" },
         { "llama", "\"head_dim\": 8", "\"head_dim\": 16", "\"head_dim\" is 16" },
+        { "llama", "\"head_dim\": 8", "\"head_dim\": 4611686018427387912",
+          "\"head_dim\" is 4" }, /* times heads overflows */
         { "llama", "\"rope_type\": \"default\"", "\"rope_type\": \"yarn\"", "'yarn'" },
         { "llama", "\"attention_bias\": false", "\"attention_bias\": true", "attention_bias" },
         { "llama3", "\"low_freq_factor\": 1.0", "\"low_freq_factor\": 2.0", "low_freq_factor" },
