@@ -162,6 +162,7 @@ alibi_status alibi_model_fit(alibi_model *model, const alibi_corpus *corpus, enu
     alibi_status status;
     struct model *m = model->model;
     int64_t length = how->length > 0 ? how->length : TIMES * m->config.train_length;
+    struct alibi_fit_result found;
     struct search s = { .model = m,
                         .span = corpus_span(corpus, split),
                         .eval = { .length = length, .tokens = how->tokens },
@@ -176,8 +177,9 @@ alibi_status alibi_model_fit(alibi_model *model, const alibi_corpus *corpus, enu
     TRY(NEW_ZERO_ARRAY(&s.results, ALIBI_FIT_POINTS, "losses by temperature"));
     TRY(try_list(&s));
     TRY(try_sections(&s));
-    fill_result(&s, result);
-    TRY(set_temperature(m, result->point[result->best].temperature));
+    fill_result(&s, &found);
+    TRY(set_temperature(m, found.point[found.best].temperature));
+    *result = found;
 out:
     if (status != ALIBI_OK) /* it had that position, so setting it again can only lack memory */
         (void)model_set_position(m, was);

@@ -385,7 +385,7 @@ static alibi_status read_derived(struct reader *r, const char *key, json_t *json
                         fail(ALIBI_BAD_INPUT, "'%s' has the weights of another itself; name '%s'",
                              name, e->model[e->model[of].of].name));
     reader_leave(r);
-    *m = e->model[of];
+    *m = e->model[of]; /* which owns nothing yet: its results get their room when all are read */
     m->of = of;
     TRY_RETURN(reader_name(r, m->group, key));
     TRY_RETURN(name_model(r, m, &(struct combination){ 0 }, NULL));

@@ -362,9 +362,9 @@ const struct look *look_of(int look)
 
 const char *dash_of(int look)
 {
-    static const char *const dashes[] = { "none", "7 4", "2 4", "10 3 2 3" };
+    static const char *const dashes[] = { "none", "7 4", "2 4", "10 3 2 3", "14 4 2 3 2 4" };
 
-    return dashes[look / LOOKS % 4];
+    return dashes[look / LOOKS % 5];
 }
 
 void looks_assign(int *of, const char (*names)[ALIBI_NAME_MAX], int count)
