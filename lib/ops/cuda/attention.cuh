@@ -11,26 +11,8 @@
 #ifndef ATTENTION_CUH
 #define ATTENTION_CUH
 
-#include "ops/cuda/launch.cuh"
+#include "ops/cuda/heads.cuh"
 #include "ops/cuda/random.cuh"
-
-// A view [B, L, H, D] whose D numbers are contiguous; strides in elements.
-template <class T> struct heads {
-    T *at;
-    int64_t b, l, h;
-
-    __device__ __forceinline__ T *row(int64_t batch, int64_t position, int64_t head) const
-    {
-        return at + batch * b + position * l + head * h;
-    }
-};
-
-// A single row of a batch is that of every sequence: they are packed in it.
-template <class T> heads<T> heads_of(struct tensor t)
-{
-    heads<T> v = { (T *)t.data, t.shape[0] == 1 ? 0 : t.stride[0], t.stride[1], t.stride[2] };
-    return v;
-}
 
 // One sequence: its first query and key in the rows of its views, and how many it has.
 struct sequence {
@@ -286,9 +268,9 @@ inline bool rows_are_aligned(struct tensor view)
 
 static const float log2_e = 1.4426950408889634f;
 
-// The backward pass has a head's table of biases / scale in shared memory, padded on both sides: a
-// tile on the diagonal reads distances below 0, which the mask overrides, and tiles near the end
-// read past it.
+// The backward pass has a head's table of biases / scale in shared memory, up to TABLE_LARGEST
+// distances of it, padded on both sides: a tile on the diagonal reads distances below 0, which the
+// mask overrides, and tiles near the end read past it.
 enum { TABLE_LARGEST = 1024, TABLE_AROUND = 384 };
 
 struct bias_table {

@@ -81,9 +81,9 @@ __device__ __forceinline__ unsigned tiles_that_matter(const decode_params<T> &p,
 
     if (!p.norms.at)
         return all;
-    share = (float)(p.eps / (double)(p.ragged.length ? w.position / ATTENTION_TILE -
-                                                           w.first / ATTENTION_TILE + 1
-                                                     : (int)ceil_div(p.s.Lk, ATTENTION_TILE)));
+    int seen = p.ragged.length ? w.position / ATTENTION_TILE - w.first / ATTENTION_TILE + 1
+                               : (int)ceil_div(p.s.Lk, ATTENTION_TILE);
+    share = (float)(p.eps / (double)seen);
     for (int d = 0; d < p.s.D; d++)
         square = fmaf(query[d], query[d], square);
     own = fmaf(p.s.scale, lanes_dot<PACKS>(query, p.k.row(w.slot, w.position, w.kv), p.s.D),

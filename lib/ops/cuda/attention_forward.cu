@@ -24,11 +24,11 @@
 //
 // Differences from FlashAttention-3: the accumulator of S starts from bias / scale instead of zero,
 // so a bias costs one multiply-add per score and nothing later; a factor by distance (BIAS_GAIN)
-// comes after the product, before the softmax. Key tiles are visited nearest
-// first, so the running maximum hardly ever grows after the first tile, and rescaling O is skipped
-// when no row of the warp needs it. Key tiles that attention_bounds.cu ruled out, or that are
-// outside the window, are not loaded. Packed sequences have as many items each as the longest; a
-// block of threads passes over those that are empty.
+// comes after the product, before the softmax. Key tiles are visited nearest first, so the running
+// maximum hardly ever grows after the first tile, and rescaling O is skipped when no row of the
+// warp needs it. Key tiles that attention_bounds.cu ruled out, or that are outside the window, are
+// not loaded. Packed sequences have as many items each as the longest; a block of threads passes
+// over those that are empty.
 //
 // Shared memory: struct forward_smem. No block waits for another, and the result of an item does
 // not depend on the block that computes it.

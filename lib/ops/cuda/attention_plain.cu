@@ -193,8 +193,8 @@ template <class T> __global__ void keys_kernel(const __grid_constant__ plain_par
     const int end = min(n.Lq, j + s.window); // of the queries that see the key
     if (j >= n.Lk)
         return;
-    clear<T>(sums,
-             s.D); // two calls, so that each lane clears the columns that it adds to
+    // Two calls, so that each lane clears the columns that it adds to.
+    clear<T>(sums, s.D);
     clear<T>(sums + s.D, s.D);
     for (int h = kv * group; h < (kv + 1) * group; h++) {
         float column = 0.0f;

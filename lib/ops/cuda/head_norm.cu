@@ -16,20 +16,22 @@ namespace
 enum { CHUNK = 256, FORWARD_WARPS = 4 };
 
 template <class T> struct head_norm_params {
-    struct view<T> y, x, dy, dx;
+    heads<T> y, x, dy, dx;
     const float *weight;
     int64_t items, L; // heads of all rows
     int H, D;
     float eps;
 
-    __device__ __forceinline__ T *head(const struct view<T> &v, int64_t item) const
+    __device__ __forceinline__ T *head(const heads<T> &v, int64_t item) const
     {
-        return v.head(item / H, L, item % H);
+        const int64_t row = item / H;
+
+        return v.row(row / L, row % L, item % H);
     }
 };
 
 // Calls f(d) for the groups of N numbers d..d+N-1 that belong to this lane.
-template <int N, class F> __device__ __forceinline__ void each(int D, F f)
+template <int N, class F> __device__ __forceinline__ void each_group(int D, F f)
 {
     for (int d = (int)threadIdx.x % LANES * N; d < D; d += LANES * N)
         f(d);
@@ -39,7 +41,7 @@ template <class T, int N> __device__ __forceinline__ float rstd_of(const T *x, i
 {
     float squares = 0.0f;
 
-    each<N>(D, [&](int d) {
+    each_group<N>(D, [&](int d) {
         float v[N];
 
         load<N>(v, x + d);
@@ -61,7 +63,7 @@ __global__ void __launch_bounds__(LANES *FORWARD_WARPS) forward_kernel(struct he
     T *y = p.head(p.y, item);
     const float rstd = rstd_of<T, N>(x, p.D, p.eps);
 
-    each<N>(p.D, [&](int d) {
+    each_group<N>(p.D, [&](int d) {
         float v[N], weight[N];
 
         load<N>(v, x + d);
@@ -93,7 +95,7 @@ __global__ void __launch_bounds__(LANES *WARPS)
         const float rstd = rstd_of<T, N>(x, p.D, p.eps);
         float sum = 0.0f;
 
-        each<N>(p.D, [&](int d) {
+        each_group<N>(p.D, [&](int d) {
             float v[N], g[N], weight[N];
 
             load<N>(v, x + d);
@@ -112,7 +114,7 @@ __global__ void __launch_bounds__(LANES *WARPS)
             continue;
         const float mean = warp_sum(sum) / (float)p.D;
         T *dx = p.head(p.dx, item);
-        each<N>(p.D, [&](int d) {
+        each_group<N>(p.D, [&](int d) {
             float v[N], g[N], weight[N];
 
             load<N>(v, x + d);
@@ -135,10 +137,10 @@ __global__ void __launch_bounds__(LANES *WARPS)
 }
 
 template <class T> struct head_norm_params<T> params_of(const struct head_norm_args *a) {
-    return { .y = view_of<T>(a->y),
-             .x = view_of<T>(a->x),
-             .dy = view_of<T>(a->dy),
-             .dx = view_of<T>(a->dx),
+    return { .y = heads_of<T>(a->y),
+             .x = heads_of<T>(a->x),
+             .dy = heads_of<T>(a->dy),
+             .dx = heads_of<T>(a->dx),
              .weight = (const float *)a->weight.data,
              .items = a->x.shape[0] * a->x.shape[1] * a->x.shape[2],
              .L = a->x.shape[1],
@@ -149,7 +151,7 @@ template <class T> struct head_norm_params<T> params_of(const struct head_norm_a
 
 // Whether heads of x and of the other view, and the weights, can be accessed two numbers at a time.
 template <class T>
-bool paired(const struct head_norm_params<T> &p, struct view<T> other)
+bool paired(const struct head_norm_params<T> &p, heads<T> other)
 {
     return fits(p.x, other, p.D, 2) && (uintptr_t)p.weight % (2 * sizeof(float)) == 0;
 }

@@ -1,26 +1,28 @@
-// heads.cuh - views [B, L, H, D], as kernels that work on one head of one row at a time take them
+// heads.cuh - views [B, L, H, D], as kernels take them
 #ifndef HEADS_CUH
 #define HEADS_CUH
 
 #include "ops/cuda/launch.cuh"
 
-template <class T> struct view {
+// The D numbers of a head are contiguous; strides in elements.
+template <class T> struct heads {
     T *at;
-    int64_t b, l, h; // strides
+    int64_t b, l, h;
 
-    __device__ __forceinline__ T *head(int64_t row, int64_t L, int64_t head) const
+    __device__ __forceinline__ T *row(int64_t batch, int64_t position, int64_t head) const
     {
-        return at + row / L * b + row % L * l + head * h;
+        return at + batch * b + position * l + head * h;
     }
 };
 
-template <class T> struct view<T> view_of(struct tensor t) {
-    return { (T *)t.data, t.stride[0], t.stride[1], t.stride[2] };
+// A single row of a batch is that of every sequence: they are packed in it.
+template <class T> heads<T> heads_of(struct tensor t)
+{
+    return { (T *)t.data, t.shape[0] == 1 ? 0 : t.stride[0], t.stride[1], t.stride[2] };
 }
 
 // Whether heads of both views can be accessed n numbers at a time; n is a power of two.
-template <class T>
-bool fits(struct view<T> a, struct view<T> b, int D, int n)
+template <class T> bool fits(heads<T> a, heads<T> b, int D, int n)
 {
     const int64_t all = a.b | a.l | a.h | b.b | b.l | b.h | D;
 

@@ -17,12 +17,17 @@ namespace
 enum { THREADS = 128 };
 
 template <class T> struct logn_params {
-    struct view<T> y, x, dy, dx;
+    heads<T> y, x, dy, dx;
     const float *factor; // absent: y is x with a temperature
     float temperature, per_length;
     const int32_t *length; // ragged: row b is at position length[b] - 1, and L is 1
     int64_t rows, L, start, window;
     int H, D;
+
+    __device__ __forceinline__ T *head(const heads<T> &v, int64_t row, int h) const
+    {
+        return v.row(row / L, row % L, h);
+    }
 
     // What is common to all heads of a row.
     __device__ __forceinline__ float row_factor(int64_t row) const
@@ -47,11 +52,11 @@ __global__ void __launch_bounds__(THREADS) forward_kernel(struct logn_params<T> 
         const float times = p.factor ? p.factor[h] * all : all;
         float x[N];
 
-        load<N>(x, p.x.head(row, p.L, h) + d);
+        load<N>(x, p.head(p.x, row, h) + d);
 #pragma unroll
         for (int n = 0; n < N; n++)
             x[n] *= times;
-        store<N>(p.y.head(row, p.L, h) + d, x);
+        store<N>(p.head(p.y, row, h) + d, x);
     }
 }
 
@@ -67,8 +72,8 @@ __global__ void __launch_bounds__(LANES *WARPS)
 
     for (int64_t row = first + threadIdx.x / LANES; row < end; row += WARPS) {
         const float ln = p.row_factor(row), times = p.factor[h] * ln;
-        const T *x = p.x.head(row, p.L, h), *dy = p.dy.head(row, p.L, h);
-        T *dx = p.dx.head(row, p.L, h);
+        const T *x = p.head(p.x, row, h), *dy = p.head(p.dy, row, h);
+        T *dx = p.head(p.dx, row, h);
         float dot = 0.0f;
 
         for (int d = lane * N; d < p.D; d += LANES * N) {
@@ -91,10 +96,10 @@ __global__ void __launch_bounds__(LANES *WARPS)
 }
 
 template <class T> struct logn_params<T> params_of(const struct logn_args *a) {
-    return { .y = view_of<T>(a->y),
-             .x = view_of<T>(a->x),
-             .dy = view_of<T>(a->dy),
-             .dx = view_of<T>(a->dx),
+    return { .y = heads_of<T>(a->y),
+             .x = heads_of<T>(a->x),
+             .dy = heads_of<T>(a->dy),
+             .dx = heads_of<T>(a->dx),
              .factor = (const float *)a->factor.data,
              .temperature = (float)a->temperature,
              .per_length = a->length > 0 ? 1.0f / (float)a->length : 1.0f,

@@ -1,8 +1,10 @@
 // sinks.cu - the first keys of a sequence, added to what attention in a window has found
 //
-//   s(i, j) = scale * q'_i . k_j + bias(h, i', j),   lse' = log(exp(lse) + sum_j exp(s(i, j)))
-//   y' = exp(lse - lse') y + sum_j m p v_j,   p(i, j) = exp(s(i, j) - lse'), m the mask of dropout
-//   ds = p (m dy . v_j - dy . y'),   dk_j += scale ds q',   dv_j += m p dy,   dq' += scale ds k_j
+//   s(i, j) = gain(i' - j) scale q'_i . k_j + bias(h, i', j)
+//   lse' = log(exp(lse) + sum_j exp(s(i, j))),   p(i, j) = exp(s(i, j) - lse')
+//   y' = exp(lse - lse') y + sum_j m p v_j,   m the mask of dropout
+//   ds = gain p (m dy . v_j - dy . y'),   dk_j += scale ds q',   dv_j += m p dy,
+//   dq' += scale ds k_j;   a bias with a gain has no gradient, so all of it may have the factor
 //
 //   forward_kernel    a query of a head per warp, lanes along D; lane j holds the weight of sink j
 //   queries_kernel    the same for dq; it leaves m p and ds for the next two
