@@ -6,7 +6,8 @@
 #include "cli.h"
 
 struct job {
-    double gpu_memory;
+    double gpu_memory, link_gbps, pass_seconds;
+    int64_t gpus;
     bool json;
     struct alibi_config model;
     struct alibi_training training;
@@ -21,6 +22,13 @@ struct job {
 static const struct alibi_option options[] = {
     { "gpu-memory", ALIBI_OPTION_REAL, AT(gpu_memory), 0, 1e6, NULL, "0", "GIB",
       "plan for any GPU with this much free memory, in bf16; 0: plan for the device in use" },
+    { "gpus", ALIBI_OPTION_INT, AT(gpus), 1, 512, NULL, "1", "N",
+      "plan for each of this many, whose processes divide the passes of a step; and for the links "
+      "between them" },
+    { "link-gbps", ALIBI_OPTION_REAL, AT(link_gbps), 1e-3, 1e6, NULL, "400", "X",
+      "gpus: Gbit/s that each can send, and receive at the same time" },
+    { "pass-seconds", ALIBI_OPTION_REAL, AT(pass_seconds), 0, 1e6, NULL, "0", "X",
+      "gpus: seconds of a pass on one of them, from `alibi bench train`; 0: as --time measures" },
     { "time", ALIBI_OPTION_FLAG, AT(time), 0, 0, NULL, NULL, NULL,
       "take a few steps on this device, and say how long all of them take" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the plan as JSON" },
@@ -43,9 +51,10 @@ static alibi_status make_plans(struct job *job, struct alibi_plan plans[LEVELS])
     for (int level = 0; level < LEVELS && status == ALIBI_OK; level++) {
         training.recompute = level;
         status = job->gpu_memory > 0
-                     ? alibi_plan_gpu(&job->model, &training, (size_t)(job->gpu_memory * GIB),
-                                      &plans[level])
-                     : alibi_plan_training(job->device, &job->model, &training, &plans[level]);
+                     ? alibi_plan_gpu(&job->model, &training, job->gpus,
+                                      (size_t)(job->gpu_memory * GIB), &plans[level])
+                     : alibi_plan_training(job->device, &job->model, &training, job->gpus,
+                                           &plans[level]);
     }
     job->model.train_length = training.train_length;
     return status == ALIBI_OK ? alibi_config_resolve(&job->model) : status;
@@ -166,8 +175,23 @@ static void print_plan_json(const struct alibi_plan *plan, int level)
     cli_json_close('}');
 }
 
+static void print_cluster_json(const struct job *job, const struct alibi_cluster_plan *c)
+{
+    cli_json_open("cluster", '{');
+    cli_json_int("gpus", job->gpus);
+    cli_json_real("link_gbps", job->link_gbps);
+    cli_json_int("passes", c->passes);
+    cli_json_real("sent_bytes", c->bytes);
+    cli_json_real("exchange_seconds", c->exchange_seconds);
+    cli_json_real("step_seconds", c->step_seconds > 0 ? c->step_seconds : (double)NAN);
+    cli_json_real("tokens_per_s", c->step_seconds > 0 ? c->tokens_per_s : (double)NAN);
+    cli_json_real("share_of_linear", c->step_seconds > 0 ? c->share : (double)NAN);
+    cli_json_close('}');
+}
+
 static void print_json(const struct job *job, const char *name,
-                       const struct alibi_plan plans[LEVELS])
+                       const struct alibi_plan plans[LEVELS],
+                       const struct alibi_cluster_plan *cluster)
 {
     struct alibi_config model = job->model;
     struct alibi_option_group group = cli_model_group(&model);
@@ -189,7 +213,41 @@ static void print_json(const struct job *job, const char *name,
     for (int level = 0; level < LEVELS; level++)
         print_plan_json(&plans[level], level);
     cli_json_close(']');
+    if (job->gpus > 1)
+        print_cluster_json(job, cluster);
     cli_json_close('}');
+}
+
+/* ---- several GPUs */
+
+static alibi_status plan_cluster(const struct job *job, const struct alibi_plan *plan,
+                                 struct alibi_cluster_plan *cluster)
+{
+    double measured = job->step_seconds / (double)job->training.accumulate;
+
+    return alibi_plan_cluster(plan, &job->training, job->gpus, job->link_gbps,
+                              job->pass_seconds > 0 ? job->pass_seconds : measured, cluster);
+}
+
+static void print_cluster(const struct job *job, const struct alibi_cluster_plan *c)
+{
+    char bytes[CLI_SHORT], speed[CLI_SHORT], time[CLI_SHORT];
+
+    printf("\n%lld GPUs, above for each of them. In a step each sends and receives %s (gradients "
+           "and weights,\n4 bytes x (N - 1) / N of the parameters each time): %.3g s at %g "
+           "Gbit/s.\n",
+           (long long)job->gpus, cli_short_bytes(bytes, (size_t)c->bytes), c->exchange_seconds,
+           job->link_gbps);
+    if (c->step_seconds > 0)
+        printf("A step is %lld x %.3g s of passes + the exchange = %.3g s: %s tokens/s, %.0f%% of "
+               "%lld times one GPU;\n%s for %lld steps\n",
+               (long long)c->passes, (c->step_seconds - c->exchange_seconds) / (double)c->passes,
+               c->step_seconds, cli_short_count(speed, c->tokens_per_s), 100 * c->share,
+               (long long)job->gpus,
+               cli_short_time(time, c->step_seconds * (double)job->training.steps),
+               (long long)job->training.steps);
+    else
+        printf("Give --pass-seconds, or --time on such a GPU, to know the time of a step.\n");
 }
 
 /* ---- the run */
@@ -245,6 +303,7 @@ static alibi_status run(const struct cli_line *line, void *user)
 {
     struct job *job = user;
     struct alibi_plan plans[LEVELS];
+    struct alibi_cluster_plan cluster;
     char name[32];
     alibi_status status = ALIBI_OK;
 
@@ -254,11 +313,18 @@ static alibi_status run(const struct cli_line *line, void *user)
         status = make_plans(job, plans);
     if (status == ALIBI_OK && job->time && plans[job->training.recompute].fits)
         status = measure_time(job);
+    if (status == ALIBI_OK)
+        status = plan_cluster(job, &plans[job->training.recompute], &cluster);
     cli_terminal_clear();
     if (status == ALIBI_OK) {
         cli_name_recipe(line->recipe, name, sizeof name);
-        (job->json ? print_json : print_table)(job, name, plans);
-        if (!job->json && job->step_seconds > 0)
+        if (job->json)
+            print_json(job, name, plans, &cluster);
+        else
+            print_table(job, name, plans);
+        if (!job->json && job->gpus > 1)
+            print_cluster(job, &cluster);
+        else if (!job->json && job->step_seconds > 0)
             print_time(job);
         status = say_whether_it_fits(job, plans);
     }
@@ -282,7 +348,7 @@ alibi_status cmd_plan(int argc, char **argv)
             "Prints how much device memory training needs at each level of --recompute (a star "
             "marks the chosen one), and the largest batch and the longest input that fit. Nothing "
             "is allocated. Exits with 4 if the training does not fit. --gpu-memory plans for a GPU "
-            "of another machine.",
+            "of another machine, --gpus for several that train together.",
         .groups = groups,
         .count = CLI_COUNT(groups),
     };

@@ -627,15 +627,32 @@ struct alibi_plan {
                                              none; -1: not known */
 };
 
+/* For each of some ranks, which share the optimizer's state; 1: for one process. */
 ALIBI_API alibi_status alibi_plan_training(alibi_device *device, const struct alibi_config *config,
-                                           const struct alibi_training *training,
+                                           const struct alibi_training *training, int64_t ranks,
                                            struct alibi_plan *plan);
 
 /* The same for a GPU that need not be in this machine, with `free_bytes` of its memory free, in
  * bf16. The workspace is an estimate. */
 ALIBI_API alibi_status alibi_plan_gpu(const struct alibi_config *config,
-                                      const struct alibi_training *training, size_t free_bytes,
-                                      struct alibi_plan *plan);
+                                      const struct alibi_training *training, int64_t ranks,
+                                      size_t free_bytes, struct alibi_plan *plan);
+
+/* What a step of several ranks takes, each on a device of its own. */
+struct alibi_cluster_plan {
+    int64_t passes;          /* of a rank in a step */
+    double bytes;            /* that a rank sends in a step; it receives as many */
+    double exchange_seconds; /* of the step, in which they pass the link */
+    double step_seconds, tokens_per_s;
+    double share; /* of so many times the speed of one device */
+};
+
+/* link_gbps: Gbit/s of a rank in each direction. pass_seconds: of one pass, measured on one device;
+ * 0: the times are 0. ALIBI_USAGE: the ranks cannot divide the passes of a step. */
+ALIBI_API alibi_status alibi_plan_cluster(const struct alibi_plan *plan,
+                                          const struct alibi_training *training, int64_t ranks,
+                                          double link_gbps, double pass_seconds,
+                                          struct alibi_cluster_plan *out);
 
 /* ---- models */
 

@@ -157,9 +157,11 @@ alibi_status plan_training(struct alibi_plan *plan, const struct alibi_config *c
 }
 
 alibi_status alibi_plan_training(alibi_device *device, const struct alibi_config *config,
-                                 const struct alibi_training *training, struct alibi_plan *plan)
+                                 const struct alibi_training *training, int64_t ranks,
+                                 struct alibi_plan *plan)
 {
-    return plan_training(plan, config, training, &device->device, device->type, true);
+    return plan_training_of_ranks(plan, (int)ranks, config, training, &device->device, device->type,
+                                  true);
 }
 
 /* ---- a GPU that is not in this machine: only sizes are asked of its table */
@@ -191,7 +193,7 @@ static size_t imagined_workspace(struct device *dev, const struct workspace_args
 }
 
 alibi_status alibi_plan_gpu(const struct alibi_config *config,
-                            const struct alibi_training *training, size_t free_bytes,
+                            const struct alibi_training *training, int64_t ranks, size_t free_bytes,
                             struct alibi_plan *plan)
 {
     struct ops ops = ops_ref; /* never called: planning touches no tensor */
@@ -201,7 +203,59 @@ alibi_status alibi_plan_gpu(const struct alibi_config *config,
     ops.traits.row_multiple = 128;
     ops.memory = imagined_memory;
     ops.workspace = imagined_workspace;
-    return plan_training(plan, config, training, &gpu, DTYPE_BF16, true);
+    return plan_training_of_ranks(plan, (int)ranks, config, training, &gpu, DTYPE_BF16, true);
+}
+
+/* ---- several ranks */
+
+alibi_status plan_check_ranks(const struct alibi_training *t, int64_t ranks)
+{
+    int64_t windows = t->batch * t->accumulate;
+    char instead[96] = "";
+
+    if (ranks < 1 || ranks > COMM_BLOCKS)
+        return fail(ALIBI_USAGE, "%lld ranks: 1 to %d can train one model", (long long)ranks,
+                    COMM_BLOCKS);
+    if (t->accumulate % ranks == 0)
+        return ALIBI_OK;
+    if (windows % ranks == 0)
+        snprintf(instead, sizeof instead,
+                 ", such as --batch %lld --accumulate %lld, which has as many windows",
+                 (long long)(windows / ranks), (long long)ranks);
+    return fail(ALIBI_USAGE,
+                "%lld ranks cannot divide a step of %lld %s (--accumulate) evenly; use a multiple "
+                "of %lld%s",
+                (long long)ranks, (long long)t->accumulate, t->accumulate == 1 ? "pass" : "passes",
+                (long long)ranks, instead);
+}
+
+/* Gradients are exchanged once per step, or once per pass of each rank; then the weights:
+ *
+ *   bytes = (exchanges + 1) (N - 1) / N 4 parameters
+ *   step  = passes pass_seconds + bytes / link
+ *
+ * The exchange does not overlap with the passes. */
+alibi_status alibi_plan_cluster(const struct alibi_plan *plan,
+                                const struct alibi_training *training, int64_t ranks,
+                                double link_gbps, double pass_seconds,
+                                struct alibi_cluster_plan *out)
+{
+    struct alibi_cluster_plan made = { 0 };
+    double exchanges, tokens = (double)(training->batch * training->train_length);
+
+    TRY_RETURN(plan_check_ranks(training, ranks));
+    made.passes = training->accumulate / ranks;
+    exchanges = training->deterministic_sum ? (double)made.passes : 1;
+    made.bytes =
+        (exchanges + 1) * (double)(ranks - 1) / (double)ranks * 4.0 * (double)plan->parameters;
+    made.exchange_seconds = made.bytes * 8 / (link_gbps * 1e9);
+    if (pass_seconds > 0) {
+        made.step_seconds = (double)made.passes * pass_seconds + made.exchange_seconds;
+        made.tokens_per_s = tokens * (double)training->accumulate / made.step_seconds;
+        made.share = (double)made.passes * pass_seconds / made.step_seconds;
+    }
+    *out = made;
+    return ALIBI_OK;
 }
 
 /* ---- in words */

@@ -76,27 +76,6 @@ out:
     return status;
 }
 
-/* All ranks have as many passes of a step: otherwise some would wait for the others. */
-static alibi_status check_passes(const struct run *r)
-{
-    const struct alibi_training *t = &r->training;
-    int size = comm_size(r->comm);
-    int64_t windows = t->batch * t->accumulate;
-    char instead[96] = "";
-
-    if (t->accumulate % size == 0)
-        return ALIBI_OK;
-    if (windows % size == 0)
-        snprintf(instead, sizeof instead,
-                 ", such as --batch %lld --accumulate %d, which has as many windows",
-                 (long long)(windows / size), size);
-    return fail(ALIBI_USAGE,
-                "%d ranks cannot divide a step of %lld %s (--accumulate) evenly; use a multiple of "
-                "%d%s",
-                size, (long long)t->accumulate, t->accumulate == 1 ? "pass" : "passes", size,
-                instead);
-}
-
 /* ---- making: nothing is written until all of this succeeded */
 
 static alibi_status new_workspace(struct run *r)
@@ -145,7 +124,7 @@ static alibi_status make(struct run *r)
     alibi_status status;
 
     TRY_RETURN(training_resolve(t, &r->asked));
-    TRY_RETURN(check_passes(r));
+    TRY_RETURN(plan_check_ranks(t, comm_size(r->comm)));
     r->config = r->asked;
     r->config.train_length = t->train_length;
     status = config_fit_vocab(&r->config, corpus_tokenizer(r->corpus));

@@ -68,6 +68,10 @@ alibi_status plan_training_of_ranks(struct alibi_plan *plan, int ranks,
                                     const struct alibi_training *training, struct device *device,
                                     enum dtype type, bool limits);
 
+/* ALIBI_USAGE: so many ranks cannot divide the passes of a step evenly, so some would wait for the
+ * others. */
+alibi_status plan_check_ranks(const struct alibi_training *t, int64_t ranks);
+
 /* ALIBI_MEMORY says what would fit instead. */
 alibi_status plan_check(const struct alibi_plan *plan, int recompute);
 void plan_note(const struct alibi_plan *plan, const struct alibi_call *call);

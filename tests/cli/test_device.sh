@@ -68,6 +68,14 @@ run "$program" plan --recipe "$SOURCE/recipes/paper-1.3b.json" --vocab 50304 --g
 [ "$code" = 4 ] && grep -q 'needs .* 30.0 GiB free.*--recompute block' stderr &&
     pass "and says what does not fit there" || fail "plan --gpu-memory" "exit code $code"
 expect 2 "heads 3 do not divide width 16" "$ALIBI" plan --width 16 --heads 3
+check "plan for several GPUs" "$ALIBI" plan --recipe "$SOURCE/recipes/paper-1.3b.json" \
+    --vocab 50304 --gpu-memory 80 --gpus 32 --link-gbps 400 --pass-seconds 0.245 --json
+# 2 * 31/32 * 4 * 1.36e9 bytes at 50 GB/s, and one pass
+step=$(sed -n '/"cluster"/,$p' stdout | grep -oE '"step_seconds": [0-9.]+' | sed 's/.*: //')
+check "plan: a step is a pass and the exchange" \
+    awk -v step="$step" 'BEGIN { exit step < 0.45 || step > 0.47 }'
+expect 2 "64 ranks cannot divide a step of 32 passes" "$ALIBI" plan --gpus 64 --gpu-memory 80 \
+    --recipe "$SOURCE/recipes/paper-1.3b.json" --vocab 50304
 
 # A driver that is too old, where there is a backend that would ask it
 mkdir driver && cc -shared -fPIC -o driver/libcuda.so.1 "$SOURCE/tests/cli/old_driver.c"

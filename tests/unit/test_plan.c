@@ -257,23 +257,23 @@ static void the_cpu_has_the_memory_of_the_machine(void **state)
     struct alibi_plan plan;
 
     (void)state;
-    assert_ok(alibi_plan_training(test_device(), &c, &t, &plan));
+    assert_ok(alibi_plan_training(test_device(), &c, &t, 1, &plan));
     assert_true(plan.fits && plan.available <= memory_of_machine() &&
                 plan.largest_batch > t.batch && plan.total > plan.weights && plan.validation == 0);
     assert_true(plan.parameters > 257 * 4 && plan.batch == t.batch &&
                 plan.length == t.train_length);
     size_t without = plan.total;
     t.eval_every = 1;
-    assert_ok(alibi_plan_training(test_device(), &c, &t, &plan));
+    assert_ok(alibi_plan_training(test_device(), &c, &t, 1, &plan));
     assert_true(plan.validation > 0 && plan.total == without + plan.validation);
     c.layers = 4096; /* terabytes of weights: refused before anything is allocated */
     c.width = 1 << 16;
-    assert_ok(alibi_plan_training(test_device(), &c, &t, &plan));
+    assert_ok(alibi_plan_training(test_device(), &c, &t, 1, &plan));
     assert_false(plan.fits);
     assert_fails(plan_check(&plan, ALIBI_RECOMPUTE_NONE), ALIBI_MEMORY, "no batch fits");
     c = config_of("alibi");
     t.batch = 0;
-    assert_fails(alibi_plan_training(test_device(), &c, &t, &plan), ALIBI_USAGE, "batch");
+    assert_fails(alibi_plan_training(test_device(), &c, &t, 1, &plan), ALIBI_USAGE, "batch");
 }
 
 static void a_gpu_that_is_not_here_can_be_planned_for(void **state)
@@ -285,26 +285,60 @@ static void a_gpu_that_is_not_here_can_be_planned_for(void **state)
 
     (void)state;
     t.train_length = 512; /* long enough that sizes are those of numbers, not of alignment */
-    assert_ok(alibi_plan_training(test_device(), &c, &t, &cpu));
-    assert_ok(alibi_plan_gpu(&c, &t, room, &plan));
+    assert_ok(alibi_plan_training(test_device(), &c, &t, 1, &cpu));
+    assert_ok(alibi_plan_gpu(&c, &t, 1, room, &plan));
     assert_true(plan.fits && plan.available == room && plan.workspace > 0 && plan.total <= room);
     assert_true(plan.gradients == cpu.gradients &&
                 plan.optimizer == cpu.optimizer); /* fp32 there as well */
     assert_true(plan.weights > cpu.weights &&
                 plan.activations < cpu.activations); /* copies in bf16; half the size */
     t.batch = plan.largest_batch;
-    assert_ok(alibi_plan_gpu(&c, &t, room, &plan));
+    assert_ok(alibi_plan_gpu(&c, &t, 1, room, &plan));
     assert_true(plan.fits);
     t.batch++;
-    assert_ok(alibi_plan_gpu(&c, &t, room, &plan));
+    assert_ok(alibi_plan_gpu(&c, &t, 1, room, &plan));
     assert_true(!plan.fits || t.batch > 65536);
-    assert_ok(alibi_plan_gpu(&c, &t, 1, &plan));
+    assert_ok(alibi_plan_gpu(&c, &t, 1, 1, &plan));
     assert_true(!plan.fits && plan.largest_batch == 0);
+}
+
+static void ranks_share_the_moments_and_a_link(void **state)
+{
+    struct alibi_config c = tiny_config();
+    struct alibi_training t = tiny_training(10, 10);
+    struct alibi_plan one, four;
+    struct alibi_cluster_plan p;
+
+    (void)state;
+    c.vocab = 257;
+    t.accumulate = 8;
+    assert_ok(alibi_plan_training(test_device(), &c, &t, 1, &one));
+    assert_ok(alibi_plan_training(test_device(), &c, &t, 4, &four));
+    assert_int_equal(four.optimizer, one.optimizer / 4);
+    assert_int_equal(one.total - four.total, one.optimizer - four.optimizer);
+
+    /* 1 Gbit/s sends as many bytes as 8 bits: gradients and weights, 3/4 of them each. */
+    assert_ok(alibi_plan_cluster(&four, &t, 4, 1, 2, &p));
+    assert_int_equal(p.passes, 2);
+    assert_close(p.bytes, 2 * 0.75 * 4 * (double)four.parameters, 0);
+    assert_close(p.step_seconds, 4 + p.bytes / 125e6, 1e-12);
+    assert_close(p.share, 4 / p.step_seconds, 1e-12);
+    t.deterministic_sum = true; /* gradients twice, and a buffer for their sum */
+    assert_ok(alibi_plan_cluster(&four, &t, 4, 1, 2, &p));
+    assert_close(p.bytes, 3 * 0.75 * 4 * (double)four.parameters, 0);
+    assert_ok(alibi_plan_training(test_device(), &c, &t, 4, &four));
+    assert_int_equal(four.gradients, one.gradients + one.gradients / 4);
+    assert_ok(alibi_plan_cluster(&one, &t, 1, 1, 2, &p));
+    assert_close(p.bytes, 0, 0);
+    assert_close(p.share, 1, 0);
+    assert_fails(alibi_plan_cluster(&one, &t, 3, 1, 2, &p), ALIBI_USAGE, "3 ranks cannot divide");
+    assert_fails(alibi_plan_cluster(&one, &t, 513, 1, 2, &p), ALIBI_USAGE, "1 to 512");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_share_the_moments_and_a_link),
         cmocka_unit_test(the_plan_is_what_training_then_allocates),
         cmocka_unit_test(computing_more_again_keeps_less),
         cmocka_unit_test(what_attention_uses_takes_memory_only_where_it_may_leave_something_out),

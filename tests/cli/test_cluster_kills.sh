@@ -1,0 +1,42 @@
+#!/bin/bash
+# kill -9 of a rank at 50 random moments of a run: nothing is lost, nobody waits longer than 30 s,
+# and the end has the bytes of a run that was never stopped.
+. "$(dirname "$0")/lib.sh"
+
+if ! command -v mpirun > /dev/null || [ ! -e "$(dirname "$program")/libalibi_mpi.so" ]; then
+    skip 6 "no MPI"
+    finish
+fi
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
+export OMP_NUM_THREADS=1 OMPI_MCA_hwloc_base_binding_policy=none
+small=(--device cpu --text-bytes 200000 --layers 1 --width 16 --heads 2 --train-length 16 --batch 3
+    --accumulate 12 --schedule constant --save-every 7 --eval-every 0 --warmup 2 --dropout 0.1
+    --deterministic-sum --quiet --out)
+RANDOM=17
+longest=0
+lost=0
+saved=0
+for i in $(seq 50); do
+    mpirun -n $((2 + i % 3)) --oversubscribe "$program" train "${small[@]}" killed --resume \
+        --steps 100000 > stdout 2> stderr < /dev/null &
+    launcher=$!
+    sleep "$((RANDOM % 3)).$((RANDOM % 10))"
+    victims=($(pgrep -P $launcher alibi))
+    [ ${#victims[@]} = 0 ] || kill -KILL "${victims[RANDOM % ${#victims[@]}]}"
+    begun=$SECONDS
+    [ ${#victims[@]} != 0 ] || kill -TERM $launcher
+    wait $launcher
+    [ $((SECONDS - begun)) -le $longest ] || longest=$((SECONDS - begun))
+    newest=$(ls -d killed/step-* 2> /dev/null | grep -v old | tail -n 1 | sed 's/.*step-0*//')
+    [ "${newest:-0}" -ge "$saved" ] || lost=$((lost + 1))
+    saved=${newest:-0}
+done
+check "50 kills: no wait of 30 s (longest $longest s)" test "$longest" -lt 30
+check "50 kills: no checkpoint was lost (step $saved is saved)" test "$lost" = 0
+steps=$((saved + 3))
+check "3 ranks end the run" mpirun -n 3 --oversubscribe "$program" train "${small[@]}" killed \
+    --resume --steps $steps
+check "one process, never stopped" "$program" train "${small[@]}" whole --steps $steps
+check "the same bytes" diff -r "$(newest killed)" "$(newest whole)"
+check "the same log" cmp killed/log.jsonl whole/log.jsonl
+finish
