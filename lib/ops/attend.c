@@ -140,7 +140,9 @@ static struct tensor integers(const int32_t *data, int64_t count)
     return data ? tensor_1((void *)data, DTYPE_I32, count) : tensor_none();
 }
 
-static struct attention_args arguments(const alibi_device *device, const struct alibi_attend *a)
+/* Gradients are of as many keys as queries, and compute every pair. */
+static struct attention_args arguments(const alibi_device *device, const struct alibi_attend *a,
+                                       bool backward)
 {
     const enum dtype sums = dtype_sums(device->type);
     const int64_t batch = is_packed(a) ? 1 : a->batch,
@@ -160,11 +162,11 @@ static struct attention_args arguments(const alibi_device *device, const struct 
                   .values = a->slopes ? SLOPES(slopes) : tensor_none() },
         .scale = a->scale != 0 ? a->scale : 1 / sqrt((double)a->head_width),
         .window = a->window,
-        .skip = { .eps = a->skip, .norms = tensor_none(), .kept = tensor_none() },
+        .skip = { .eps = backward ? 0 : a->skip, .norms = tensor_none(), .kept = tensor_none() },
         .ragged = { .slot = integers(a->cache_batch_idx, a->batch),
                     .length = integers(a->cache_seqlens, a->batch) },
         .packed = { .q = integers(a->cu_seqlens_q, a->batch + 1),
-                    .k = integers(a->cu_seqlens_k, a->batch + 1),
+                    .k = integers(backward ? a->cu_seqlens_q : a->cu_seqlens_k, a->batch + 1),
                     .Lq = a->queries,
                     .Lk = a->keys },
         .y = QUERIES(y),
@@ -182,19 +184,6 @@ static struct attention_args arguments(const alibi_device *device, const struct 
     return args;
 }
 
-/* Gradients are of as many keys as queries, and compute every pair. */
-static struct attention_args arguments_of(const alibi_device *device, const struct alibi_attend *a,
-                                          bool backward)
-{
-    struct attention_args args = arguments(device, a);
-
-    if (backward) {
-        args.packed.k = args.packed.q;
-        args.skip.eps = 0;
-    }
-    return args;
-}
-
 alibi_status alibi_attend_workspace(alibi_device *device, const struct alibi_attend *a,
                                     bool backward, size_t *bytes)
 {
@@ -202,7 +191,7 @@ alibi_status alibi_attend_workspace(alibi_device *device, const struct alibi_att
     struct attention_args args;
 
     TRY_RETURN(check(a, backward));
-    args = arguments_of(device, a, backward);
+    args = arguments(device, a, backward);
     device_lock(dev);
     *bytes = dev->ops->attention_workspace(dev, &args, backward);
     device_unlock(dev);
@@ -227,7 +216,7 @@ static alibi_status attend(alibi_device *device, const struct alibi_attend *a, b
 
     TRY_RETURN(check(a, backward));
     TRY_RETURN(check_data(device, a, backward));
-    args = arguments_of(device, a, backward);
+    args = arguments(device, a, backward);
     device_lock(dev);
     TRY(dev->ops->caller_begins(dev, &caller));
     status = run(dev, &args, backward);
