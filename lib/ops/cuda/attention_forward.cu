@@ -389,6 +389,11 @@ template <int D> struct ping_pong {
         for (int i = 1; i < config<D>::CONSUMERS; i++)
             named_barrier_arrive<THREADS>(FIRST_ID + (group + i) % config<D>::CONSUMERS);
     }
+
+    static __device__ __forceinline__ void meet()
+    {
+        named_barrier_sync<THREADS>(FIRST_ID + config<D>::CONSUMERS);
+    }
 };
 
 // Issues S = Q K^T of key block n. The turn is ours when it returns.
@@ -589,6 +594,7 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
         q_parity ^= 1;
         next = smem->next;
         if (w.empty) {
+            ping_pong<D>::meet(); // all have read what the producer overwrites
             if (threadIdx.x % WARPGROUP == 0)
                 mbarrier_arrive(&smem->q_empty);
             continue;
