@@ -23,8 +23,6 @@
 /* Every place of a text may cost this many comparisons. Known tokens are shorter. */
 enum { ADDED_BYTES_MAX = 256 };
 
-static const char BLANK[] = "\xE2\x96\x81"; /* in files and texts of characters */
-
 struct added_tokens {
     struct bpe_added *sorted; /* by their bytes; the texts are borrowed */
     int count;
@@ -111,13 +109,12 @@ static alibi_status init_words(struct added_tokens *a, const char *path)
 static alibi_status added_init(struct added_tokens *a, const struct bpe_added *tokens, int count,
                                const char *path)
 {
-    int different = 0;
-
     size_t bytes = 0;
+    int different = 0;
 
     a->only = -1;
     for (int i = 0; i < count; i++)
-        bytes += tokens[i].prefixed ? 2 * (tokens[i].text.bytes + sizeof BLANK) : 0;
+        bytes += tokens[i].prefixed ? 2 * (tokens[i].text.bytes + sizeof BPE_BLANK) : 0;
     TRY_RETURN(NEW_ARRAY(&a->sorted, 2 * (int64_t)count, "the added tokens of a tokenizer"));
     TRY_RETURN(mem_new((void **)&a->spelled, bytes, "the added tokens of a tokenizer"));
     bytes = 0;
@@ -134,7 +131,7 @@ static alibi_status added_init(struct added_tokens *a, const struct bpe_added *t
         if (tokens[i].prefixed) {
             a->sorted[a->count] = tokens[i];
             spell(&a->sorted[a->count - 1].text, a->spelled, &bytes, " ");
-            spell(&a->sorted[a->count++].text, a->spelled, &bytes, BLANK);
+            spell(&a->sorted[a->count++].text, a->spelled, &bytes, BPE_BLANK);
         }
     }
     for (int i = 0; i < a->count; i++) {
@@ -747,10 +744,10 @@ static alibi_status cut_prefixed(struct bpe_state *b, const struct stretch *s, s
 {
     const struct bpe_file *f = b->tokenizer->file;
     const char *text = s->text + s->from;
-    size_t bytes = s->end - s->from, blank = strlen(BLANK);
+    size_t bytes = s->end - s->from, blank = strlen(BPE_BLANK);
 
     if (f->prefix != PREFIX_ALWAYS) {
-        bool like = f->characters && memcmp(text, BLANK, bytes < blank ? bytes : blank) == 0;
+        bool like = f->characters && memcmp(text, BPE_BLANK, bytes < blank ? bytes : blank) == 0;
         if (like && bytes < blank && !s->last)
             return ALIBI_OK;
         if (text[0] == ' ' || (like && bytes >= blank)) {

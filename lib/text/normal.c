@@ -227,7 +227,7 @@ size_t normal_whole(const char *text, size_t bytes)
 
 static bool is_blank(const char *text, size_t bytes)
 {
-    return bytes >= 3 && memcmp(text, "\xE2\x96\x81", 3) == 0;
+    return bytes >= strlen(BPE_BLANK) && memcmp(text, BPE_BLANK, strlen(BPE_BLANK)) == 0;
 }
 
 static bool has_no_blank(const char *text, size_t bytes)

@@ -8,7 +8,8 @@
 
 #include "text/tokenizer.h"
 
-enum { SLOT = 16 }; /* bytes, room for "268435455 " */
+/* Every id takes a slot, whatever the file has: their number bounds the memory. */
+enum { IDS_MAX = 1 << 24, SLOT = 16 /* bytes, room for "16777215 " */ };
 
 struct ids_tokenizer {
     struct alibi_tokenizer base;
@@ -28,8 +29,8 @@ alibi_status tokenizer_new_ids(alibi_tokenizer **out, int64_t vocab)
     alibi_status status;
     struct ids_tokenizer *t = NULL;
 
-    if (vocab < 1 || vocab > 1 << 28)
-        return fail(ALIBI_BAD_INPUT, "a tokenizer of type 'ids' has 1 to %d ids, not %lld", 1 << 28,
+    if (vocab < 1 || vocab > IDS_MAX)
+        return fail(ALIBI_BAD_INPUT, "a tokenizer of type 'ids' has 1 to %d ids, not %lld", IDS_MAX,
                     (long long)vocab);
     TRY(NEW_ZERO_ARRAY(&t, 1, "a tokenizer"));
     t->base.kind = &tokenizer_kind_ids;

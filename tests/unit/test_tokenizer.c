@@ -1,5 +1,5 @@
-/* test_tokenizer.c - what all tokenizers share, and those of bytes and words: text to ids and back
- */
+/* test_tokenizer.c - what all tokenizers share, and those of bytes, words and numbers: text to ids
+ * and back */
 #include <pthread.h>
 
 #include "bpe.h"
@@ -38,6 +38,50 @@ static void ids_outside_the_vocabulary_are_refused(void **state)
                  "token 0 is -1");
     assert_null(text);
     alibi_tokenizer_free(t);
+}
+
+/* ---- numbers */
+
+static void numbers_are_their_ids(void **state)
+{
+    static const char text[] = "3\n 11\t0  7", back[] = "3 11 0 7 ";
+    static const char *const wrong[] = { "12", "-1", "x", "99999999999999999999", "1,2" };
+    alibi_tokenizer *t = NULL;
+    int32_t *ids = NULL, right[] = { 3, 11, 0, 7 };
+    int64_t count = 0;
+    char *decoded = NULL;
+    size_t bytes = 0;
+
+    (void)state;
+    assert_ok(tokenizer_new_ids(&t, 12));
+    assert_ok(alibi_tokenizer_encode(t, text, strlen(text), &ids, &count));
+    assert_int_equal(count, 4);
+    assert_memory_equal(ids, right, sizeof right);
+    assert_ok(alibi_tokenizer_decode(t, ids, count, &decoded, &bytes));
+    assert_string_equal(decoded, back);
+    alibi_ids_free(ids);
+    ids = NULL;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_fails(alibi_tokenizer_encode(t, wrong[i], strlen(wrong[i]), &ids, &count),
+                     ALIBI_BAD_INPUT, "numbers from 0 to 11");
+    alibi_text_free(decoded);
+    alibi_tokenizer_free(t);
+}
+
+/* A short file must not ask for much memory. */
+static void numbers_have_a_limit(void **state)
+{
+    static const char *const files[] = { "{\"type\": \"ids\", \"vocab\": 0}",
+                                         "{\"type\": \"ids\", \"vocab\": 16777217}",
+                                         "{\"type\": \"ids\", \"vocab\": 268435456}" };
+    alibi_tokenizer *t = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        assert_fails(tokenizer_read(&t, files[i], strlen(files[i]), "numbers.json"),
+                     ALIBI_BAD_INPUT,
+                     "'numbers.json': a tokenizer of type 'ids' has 1 to 16777216");
+    assert_null(t);
 }
 
 /* ---- parts */
@@ -488,6 +532,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_bytes_come_back),
         cmocka_unit_test(ids_outside_the_vocabulary_are_refused),
+        cmocka_unit_test(numbers_are_their_ids),
+        cmocka_unit_test(numbers_have_a_limit),
         cmocka_unit_test(any_stretches_give_the_ids_of_the_whole),
         cmocka_unit_test(one_encoder_gives_the_same_again),
         cmocka_unit_test(every_byte_is_its_own_token),
