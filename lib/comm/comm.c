@@ -76,7 +76,7 @@ static alibi_status new_buffers(alibi_comm *c)
     return NEW_ARRAY(&c->receive, (int64_t)size * c->stride, "a piece of gradients");
 }
 
-static alibi_status connect(alibi_comm *c)
+static alibi_status connect(alibi_comm *c, int64_t ranks)
 {
     static const struct wire_host host = { WIRE_INTERFACE, record_failure };
     wire_open_function *open = NULL;
@@ -84,7 +84,7 @@ static alibi_status connect(alibi_comm *c)
 
     TRY_RETURN(module_load(&library, MPI_LIBRARY, true, "mpi.h (libopenmpi-dev)"));
     TRY_RETURN(module_symbol(&open, library, MPI_LIBRARY, WIRE_OPEN_SYMBOL));
-    TRY_RETURN((alibi_status)open(&c->wire, &host));
+    TRY_RETURN((alibi_status)open(&c->wire, &host, ranks));
     if (c->wire.size == 1)
         return ALIBI_OK;
     if (c->wire.size > COMM_BLOCKS)
@@ -105,7 +105,7 @@ alibi_status alibi_comm_open(alibi_comm **out)
     TRY(NEW_ZERO_ARRAY(&c, 1, "a connection of ranks"));
     c->wire.size = 1;
     if (ranks > 0)
-        status = connect(c);
+        status = connect(c, ranks);
     /* One rank needs no connection: a program that was built without MPI works under a launcher. */
     if (status == ALIBI_DEVICE && ranks == 1)
         status = ALIBI_OK;
