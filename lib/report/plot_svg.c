@@ -13,7 +13,15 @@
 
 #include "report/parts.h"
 
-enum { HEIGHT = 320, TOP = 46, BOTTOM = 46, LABEL_GAP = 15, LABEL_CHARACTERS = 18, LETTER = 7 };
+enum {
+    HEIGHT = 320,
+    TOP = 46,
+    BOTTOM = 46,
+    LABEL_GAP = 15,
+    LABEL_CHARACTERS = 18,
+    LETTER = 7,
+    BOLD_LETTER = 8
+};
 
 struct figure {
     const struct chart *chart;
@@ -342,7 +350,7 @@ void plot_svg(struct text *out, const struct chart *chart)
     }
     f.height = fmax(chart->height > 0 ? chart->height : HEIGHT, (f.label_count - 1) * LABEL_GAP);
     f.left = ticks_width(&f.y) * LETTER + 14;
-    f.right = letters * LETTER + 26;
+    f.right = letters * BOLD_LETTER + 22;
     labels_spread(f.labels, f.label_count, LABEL_GAP, f.height);
 
     text_append(out,
