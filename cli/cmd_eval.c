@@ -192,6 +192,8 @@ static void print_change(const struct alibi_eval_result *r, const struct alibi_e
     double change, error;
     bool known = r != first && alibi_eval_difference(r, first, &change, &error);
 
+    if (known && fabs(change) < 0.00005)
+        change = 0; /* and not -0.0000 */
     if (known)
         snprintf(text, sizeof text, error < 0.00005 ? "%+.4f±<0.0001" : "%+.4f±%.4f", change,
                  error);
@@ -202,13 +204,15 @@ static void print_change(const struct alibi_eval_result *r, const struct alibi_e
 static void print_row(const struct alibi_eval_result *r, const struct alibi_eval_result *first,
                       bool verify)
 {
-    char token_ppl[CLI_SHORT], word_ppl[CLI_SHORT];
+    char token_ppl[CLI_SHORT], word_ppl[CLI_SHORT], error[CLI_SHORT] = "-"; /* of one part: none */
 
+    if (isfinite(r->standard_error))
+        snprintf(error, sizeof error, "%.4f", r->standard_error);
     printf("%8lld", (long long)r->length);
     if (alibi_protocol_view(r->protocol)->strided)
         printf(" %8lld", (long long)r->stride);
-    printf(" %10s %12s %9.4f %9.4f %8.4f", short_ppl(token_ppl, r->ppl),
-           short_ppl(word_ppl, r->word_ppl), r->bits_per_byte, r->nll, r->standard_error);
+    printf(" %10s %12s %9.4f %9.4f %8s", short_ppl(token_ppl, r->ppl),
+           short_ppl(word_ppl, r->word_ppl), r->bits_per_byte, r->nll, error);
     if (first)
         print_change(r, first);
     printf(" %10lld %9.0f %5.1f%%", (long long)r->tokens, r->tokens_per_s, 100 * r->tiles_used);
@@ -329,9 +333,12 @@ static void watch_progress(void *user, const struct alibi_progress *p)
     for (int i = 0; i < f->lengths->count; i++)
         all += cost(f, f->lengths->at[i]) / cost(f, f->lengths->at[0]);
     seconds = p->seconds * (double)p->total / (double)p->done * all;
-    if (seconds > worth_saying)
+    cli_short_time(time, seconds);
+    if (seconds > worth_saying && f->lengths->count > 1)
         cli_note("%d lengths take up to %s on this machine; --tokens N scores fewer",
-                 f->lengths->count, cli_short_time(time, seconds));
+                 f->lengths->count, time);
+    else if (seconds > worth_saying)
+        cli_note("this takes about %s on this machine; --tokens N scores fewer", time);
 }
 
 static void pass_line(void *user, enum alibi_log_level level, const char *line)
@@ -350,8 +357,7 @@ static struct forecast forecast_of(const struct job *job, const struct alibi_int
     return (struct forecast){ .lengths = lengths,
                               .stride = job->stride,
                               .token_flops = 2 * (double)alibi_model_parameters(model),
-                              .pair_flops = 2 * (double)(config->layers * config->width),
-                              .said = lengths->count < 2 };
+                              .pair_flops = 2 * (double)(config->layers * config->width) };
 }
 
 /* ---- the run */

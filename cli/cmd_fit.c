@@ -68,7 +68,7 @@ static void print_table(const struct job *job, const struct alibi_fit_result *r)
         printf("%10.3f%c %9.4f %8.4f", p->temperature, i == r->best ? '*' : ' ', p->nll,
                p->standard_error);
         if (i > 0)
-            printf(" %9.4f %8.4f", p->gain, p->gain_error);
+            printf(" %9.4f %8.4f", fabs(p->gain) < 0.00005 ? 0 : p->gain, p->gain_error);
         putchar('\n');
     }
     printf(

@@ -49,6 +49,8 @@ static const char *const kind_keys[] = { "all", "repeats", "others" };
 
 static void print_estimate(struct alibi_estimate e)
 {
+    if (fabs(e.value) < 0.00005)
+        e.value = 0; /* and not -0.0000 */
     if (isnan(e.value))
         printf(" %9s %7s", "-", "");
     else if (isnan(e.error))
@@ -97,21 +99,42 @@ static void print_rules(void)
     }
 }
 
-static void print_reach(const struct alibi_targets_result *r)
+/* By the rule of comparisons: a loss at L that is less than 5% below that of the text's token
+ * frequencies. Not knowing is no reason to fail. */
+static bool has_learned(const struct job *job, const struct alibi_targets_result *r)
+{
+    const struct alibi_eval eval = { .length = r->request.length };
+    double unigram;
+    int home = 0;
+
+    while (r->request.contexts.at[home] != r->request.length)
+        home++;
+    return alibi_corpus_unigram(job->subject.corpus, cli_subject_split(&job->subject), &eval,
+                                &unigram) != ALIBI_OK ||
+           r->kind[ALIBI_ALL_TARGETS].at[home].nll.value < 0.95 * unigram;
+}
+
+static void print_reach(const struct alibi_targets_result *r, bool learned)
 {
     const struct alibi_target_context *far =
         &r->kind[ALIBI_ALL_TARGETS].at[r->request.contexts.count - 1];
     double gain = far->gain.value;
     bool none = fabs(gain) < 0.00005; /* it would be printed as 0 */
 
-    printf("\nThe model %s%s: from %lld to %lld tokens of context it ",
+    if (r->reach < 0) {
+        printf("\nNo verdict: no context is longer than %lld tokens.\n",
+               (long long)r->request.length);
+        return;
+    }
+    printf("\nThe model%s %s%s: from %lld to %lld tokens of context it ", learned ? "" : "†",
            alibi_reach_name(r->reach, NULL), r->reach == ALIBI_USES ? " far text" : "",
            (long long)r->request.length, (long long)far->context);
     if (none)
         printf("neither gains nor loses");
     else
         printf("%s %.4f nats", gain > 0 ? "gains" : "loses", fabs(gain));
-    printf(" (error %.4f)", far->gain.error);
+    if (!isnan(far->gain.error))
+        printf(" (error %.4f)", far->gain.error);
     if (!none && !isnan(far->swapped.value))
         printf(",\n%+.4f if everything beyond %lld is swapped for other text", far->swapped.value,
                (long long)r->request.length);
@@ -122,6 +145,10 @@ static void print_reach(const struct alibi_targets_result *r)
         printf(".\nThe loss falls at every step up to %lld tokens.\n", (long long)r->falls_to);
     else
         printf(".\nThe first step beyond %lld tokens shows no gain.\n",
+               (long long)r->request.length);
+    if (!learned)
+        printf("† It has learned little: with %lld tokens it is less than 5%% better than token "
+               "frequencies.\n",
                (long long)r->request.length);
     print_rules();
 }
@@ -136,7 +163,7 @@ static void print_targets(const struct job *job, const struct alibi_targets_resu
         (long long)r->documents, plural(r->documents), (long long)r->short_documents);
     for (int kind = 0; kind < ALIBI_TARGET_KINDS; kind++)
         print_kind(r, kind);
-    print_reach(r);
+    print_reach(r, has_learned(job, r));
     if (!r->units_are_documents)
         printf("Errors take the blocks of few documents as independent, so they are too small.\n");
 }
@@ -163,7 +190,11 @@ static void json_targets(const struct job *job, const struct alibi_targets_resul
     cli_json_int("short_documents", r->short_documents);
     cli_json_text("error_over", r->units_are_documents ? "documents" : "blocks");
     cli_json_int("units", r->units);
-    cli_json_text("reach", alibi_reach_name(r->reach, NULL));
+    if (r->reach >= 0)
+        cli_json_text("reach", alibi_reach_name(r->reach, NULL));
+    else
+        cli_json_real("reach", NAN);
+    cli_json_flag("learned", has_learned(job, r));
     cli_json_int("falls_to", r->falls_to);
     cli_json_real("seconds", r->seconds);
     for (int kind = 0; kind < ALIBI_TARGET_KINDS; kind++) {
@@ -231,9 +262,9 @@ static void print_attention(const struct job *job, const struct alibi_attention_
 {
     char name[CLI_SHORT];
 
-    printf("attention, split %s of '%s': %lld windows of %lld tokens, %lld queries\n",
+    printf("attention, split %s of '%s': %lld window%s of %lld tokens, %lld queries\n",
            cli_subject_split_name(&job->subject), job->subject.info.name, (long long)r->windows,
-           (long long)r->length, (long long)r->queries);
+           plural(r->windows), (long long)r->length, (long long)r->queries);
     snprintf(name, sizeof name, ">=%lld", (long long)r->near);
     printf("%5s %5s %9s %8s %8s   %% of the weight, by distance from\n", "", "", "mean", "entropy",
            "weight");

@@ -84,8 +84,12 @@ static void print_row(const char *name, int trainings, const char *parameters, c
 
     if (trainings >= 0)
         snprintf(left, sizeof left, "%d", trainings);
-    printf("%-24s %9s %8s %8s %10s %9s\n", name, trainings >= 0 ? left : "trainings", parameters,
-           tokens, memory, time);
+    printf("%-24s %9s %8s %8s", name, trainings >= 0 ? left : "trainings", parameters, tokens);
+    if (memory[0] || time[0])
+        printf(" %10s", memory);
+    if (time[0])
+        printf(" %9s", time);
+    putchar('\n');
 }
 
 static void print_plan_json(const struct alibi_experiment_plan *plan, bool timed)
@@ -162,6 +166,8 @@ static alibi_status print_plan(alibi_experiment *e, alibi_device *device, const 
            plan.test_unknown ? ", not counting whole texts whose sizes are not known" : "");
     printf("disk for checkpoints: %s, or %s with --discard-checkpoints\n",
            cli_short_bytes(disk, plan.disk), cli_short_bytes(discarded, plan.disk_discarded));
+    if (!timed)
+        printf("--time measures a few steps of each model, and says how long it takes\n");
     if (!fits)
         return cli_fail(ALIBI_MEMORY, "a model does not fit in the %s of the device",
                         cli_short_bytes(memory, plan.model[0].available));
@@ -235,15 +241,23 @@ static alibi_status set_texts(alibi_experiment *e, const struct cli_line *line, 
     return status;
 }
 
-static void announce(const alibi_experiment *e)
+/* A part of the plan, or a note before the work. */
+static void announce(const alibi_experiment *e, const struct cli_line *line, bool plan)
 {
+    const char *text = line->operand_count > 1 ? line->operands[1] : "the built-in text";
     struct alibi_experiment_info info;
+    char all[1024];
 
     alibi_experiment_get_info(e, &info);
-    cli_note("%s%s%s%s%s: %d model%s, %d training%s, %d claim%s", info.title,
-             info.tier[0] ? ", tier " : "", info.tier, info.tier_about[0] ? ": " : "",
+    snprintf(all, sizeof all, "%s%s%s%s%s: %d model%s, %d training%s, %d claim%s, on %s%s",
+             info.title, info.tier[0] ? ", tier " : "", info.tier, info.tier_about[0] ? ": " : "",
              info.tier_about, info.models, info.models == 1 ? "" : "s", info.trainings,
-             info.trainings == 1 ? "" : "s", info.claims, info.claims == 1 ? "" : "s");
+             info.trainings == 1 ? "" : "s", info.claims, info.claims == 1 ? "" : "s", text,
+             line->operand_count > 2 ? " and others" : "");
+    if (plan)
+        printf("%s\n\n", all);
+    else
+        cli_note("%s", all);
 }
 
 static alibi_status run(const struct cli_line *line, void *user)
@@ -279,12 +293,12 @@ static alibi_status run(const struct cli_line *line, void *user)
         only[i] = job->only.at[i];
     if (status == ALIBI_OK && job->only.count > 0)
         status = alibi_experiment_select(e, only, job->only.count);
-    if (status == ALIBI_OK && job->plan) {
+    if (status == ALIBI_OK)
+        announce(e, line, job->plan && !job->json);
+    if (status == ALIBI_OK && job->plan)
         status = print_plan(e, device, dir, job->time, job->json);
-    } else if (status == ALIBI_OK) {
-        announce(e);
+    else if (status == ALIBI_OK)
         status = alibi_experiment_run(e, device, &job->how, dir, cli_call());
-    }
     if (status == ALIBI_OK && !job->plan && job->json)
         status = alibi_experiment_json(&report, e);
     else if (status == ALIBI_OK && !job->plan)

@@ -36,8 +36,9 @@ static alibi_status run(const struct cli_line *line, void *user)
     if (status == ALIBI_OK) {
         alibi_corpus_get_info(corpus, (enum alibi_split)job->split, &info);
         if (strcmp(job->out, "-") != 0)
-            printf("%lld documents, %lld words, %lld bytes in '%s'\n", (long long)info.documents,
-                   (long long)info.words, (long long)info.bytes, job->out);
+            printf("%lld document%s, %lld words, %lld bytes in '%s'\n", (long long)info.documents,
+                   info.documents == 1 ? "" : "s", (long long)info.words, (long long)info.bytes,
+                   job->out);
     }
     alibi_corpus_free(corpus);
     return status;

@@ -161,6 +161,7 @@ static const char *task_of(const char *part)
 static alibi_status read_mixture(const char *mix, struct mixture *m)
 {
     char *rest = m->list = strdup(mix), *from = rest;
+    double sum = 0;
 
     if (!rest)
         return cli_fail(ALIBI_MEMORY, "out of memory");
@@ -185,6 +186,10 @@ static alibi_status read_mixture(const char *mix, struct mixture *m)
             "--mix '%s': give 2 to %d texts as PATH=SHARE or tasks as task:NAME=SHARE, with "
             "shares above 0, separated by commas, such as books.txt=0.9,task:passkey=0.1",
             mix, MIX_MAX);
+    for (int i = 0; i < m->count; i++)
+        sum += m->share[i];
+    if (m->count > 1 && fabs(sum - 1) > 0.005)
+        cli_note("--mix: the shares add up to %g, so each is divided by that", sum);
     return ALIBI_OK;
 }
 

@@ -87,7 +87,7 @@ const char *cli_recompute_name(int recompute)
 void cli_name_recipe(const char *recipe, char *name, size_t size)
 {
     const char *slash = recipe ? strrchr(recipe, '/') : NULL;
-    const char *base = slash ? slash + 1 : recipe ? recipe : "options";
+    const char *base = slash ? slash + 1 : recipe ? recipe : "model";
     const char *dot = strrchr(base, '.');
 
     snprintf(name, size, "%.*s", (int)(dot ? (size_t)(dot - base) : strlen(base)), base);

@@ -49,12 +49,22 @@ static alibi_status choose_builtin(struct cli_subject *s, const struct cli_line 
     bool asked = line->given[builtin_group] != 0;
     struct alibi_builtin trained;
     alibi_status status = alibi_model_get_builtin(s->model, &trained);
+    char *own = NULL;
 
-    if (status == ALIBI_OK && trained.bytes == 0 && !asked && !s->any_text)
-        return cli_fail(ALIBI_USAGE,
-                        "no text: '%s' is not known to be trained on the built-in text; give "
-                        "FILE or --data FILE, or --text-bytes N for the built-in text",
-                        s->path);
+    if (status == ALIBI_OK && trained.bytes == 0 && !asked && !s->any_text) {
+        if (alibi_model_get_text(s->model, &own) == ALIBI_OK && own)
+            status = cli_fail(ALIBI_USAGE,
+                              "no text: give FILE or --data FILE; '%s' was trained on '%s', of "
+                              "which --split valid was held out, unless it had a --valid",
+                              s->path, own);
+        else
+            status = cli_fail(ALIBI_USAGE,
+                              "no text: '%s' is not known to be trained on the built-in text; give "
+                              "FILE or --data FILE, or --text-bytes N for the built-in text",
+                              s->path);
+        alibi_text_free(own);
+        return status;
+    }
     if (status == ALIBI_OK && !asked && !line->recipe && trained.bytes > 0)
         s->text.builtin = trained;
     return status;

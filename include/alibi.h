@@ -727,6 +727,10 @@ ALIBI_API alibi_status alibi_model_get_builtin(const alibi_model *model,
 /* Whether a model was trained on the text that a split has, as its run says by checksum and by
  * path: a file, and the folder that it is in, are the same text. Of the run's own text the splits
  * that were held out are unseen. A model outside the folder of a run has seen nothing. */
+/* The text of the run that the model is from: the first of its files; NULL: not known. *path is
+ * released with alibi_text_free(). */
+ALIBI_API alibi_status alibi_model_get_text(const alibi_model *model, char **path);
+
 enum alibi_seen {
     ALIBI_UNSEEN,
     ALIBI_SEEN_PARTLY, /* the validation and the test split of this corpus were held out */
@@ -963,7 +967,7 @@ struct alibi_targets_result {
      * blocks are alike, and the error is then too small. */
     int64_t units;
     bool units_are_documents;
-    int reach; /* enum alibi_reach */
+    int reach; /* enum alibi_reach; -1: no context is longer than L */
     struct alibi_target_results kind[ALIBI_TARGET_KINDS];
     double seconds;
     int64_t falls_to; /* from L up to here each step to the next context gains, at 95%; L: none */
@@ -1380,9 +1384,11 @@ ALIBI_API void alibi_experiment_free(alibi_experiment *e);
 
 struct alibi_experiment_info {
     const char *name, *title, *about;
-    const char *tier, *tier_about;                     /* the chosen tier; "": none */
-    struct alibi_name_list tiers;                      /* that the file has */
-    int texts, models, trainings, evaluations, claims; /* trainings: models times their seeds */
+    const char *tier, *tier_about; /* the chosen tier; "": none */
+    struct alibi_name_list tiers;  /* that the file has */
+    int texts, models, trainings, evaluations,
+        claims; /* trainings: models times their seeds, without those
+                   that have the weights of another */
 };
 
 ALIBI_API void alibi_experiment_get_info(const alibi_experiment *e,

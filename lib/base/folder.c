@@ -113,6 +113,47 @@ static alibi_status folder_use_of(enum folder_use *use, const char *folder)
     return ALIBI_OK;
 }
 
+static bool is_note(const char *name)
+{
+    static const char *const ends[] = { ".json", ".txt",  ".log",     ".out",
+                                        ".err",  ".html", NAME_ASIDE, NAME_LOCK };
+    size_t length = strlen(name);
+
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        size_t end = strlen(ends[i]);
+        if (length >= end && strcmp(name + length - end, ends[i]) == 0)
+            return true;
+    }
+    return name[0] == '.';
+}
+
+/* A run among the files of something else is hard to remove. Folders, notes and what a command
+ * printed may be beside it. */
+static alibi_status refuse_other_files(const char *folder)
+{
+    alibi_status status;
+    char **names = NULL;
+    int count = 0;
+
+    TRY(folder_list(&names, &count, folder));
+    for (int i = 0; i < count; i++) {
+        bool file = false;
+
+        if (!is_note(names[i]))
+            TRY(folder_has(&file, folder, names[i]));
+        if (file) {
+            status = fail(ALIBI_BAD_INPUT,
+                          "cannot train in '%s': it has other files, such as '%s'; choose a new or "
+                          "an empty folder",
+                          folder, names[i]);
+            break;
+        }
+    }
+out:
+    names_free(names, count);
+    return status;
+}
+
 alibi_status folder_refuse_other(const char *folder, enum folder_use mine)
 {
     static const char *const verbs[] = { "", "", "train", "compare", "reproduce" };
@@ -121,6 +162,8 @@ alibi_status folder_refuse_other(const char *folder, enum folder_use mine)
     enum folder_use use;
 
     TRY_RETURN(folder_use_of(&use, folder));
+    if (use == FOLDER_FREE && mine == FOLDER_RUN && folder_exists(folder))
+        return refuse_other_files(folder);
     if (use == FOLDER_FREE || use == mine)
         return ALIBI_OK;
     return fail(ALIBI_BAD_INPUT, "cannot %s in '%s': it %s; choose another folder", verbs[mine],

@@ -294,6 +294,31 @@ out:
     return status;
 }
 
+alibi_status alibi_model_get_text(const alibi_model *model, char **path)
+{
+    alibi_status status;
+    char *file = NULL;
+    json_t *source = NULL;
+    const json_t *files;
+    const char *first;
+
+    *path = NULL;
+    TRY(path_join(&file, model->path, "../" NAME_SOURCE));
+    if (!file_exists(file))
+        goto out;
+    TRY(json_read(&source, file));
+    files = json_object_get(source, "files");
+    if (files == NULL)
+        files = json_object_get(json_array_get(json_object_get(source, "mix"), 0), "files");
+    first = json_string_value(json_array_get(files, 0));
+    if (first != NULL)
+        TRY(text_copy(path, first));
+out:
+    json_decref(source);
+    mem_free(file);
+    return status;
+}
+
 /* By the checksums of the state, which know a text at any path: *known if they tell. */
 static alibi_status seen_by_checksum(enum alibi_seen *seen, bool *known, const char *checkpoint,
                                      const alibi_corpus *c, enum alibi_split split)

@@ -441,6 +441,10 @@ alibi_status page_of_folder(const char *dir, int64_t refresh, bool *finished)
     json_t *json = NULL;
 
     TRY(path_join(&recipe, dir, NAME_RECIPE));
+    if (!folder_exists(dir)) {
+        status = fail(ALIBI_BAD_INPUT, "there is no folder '%s'", dir);
+        goto out;
+    }
     if (!file_exists(recipe)) {
         status = fail(ALIBI_BAD_INPUT,
                       "'%s' holds no comparison, experiment or training run: it has no " NAME_RECIPE

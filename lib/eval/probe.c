@@ -338,7 +338,11 @@ static void draw(struct bootstrap *b)
 static struct alibi_estimate estimate(const struct bootstrap *boot, int a, int b)
 {
     double mean = 0, squares = 0, K = (double)boot->units;
+    int64_t with_targets = 0;
     int draws = 0;
+
+    for (int64_t u = 0; u < boot->units; u++)
+        with_targets += boot->tokens[u] > 0;
 
     for (int r = 1; r <= REPLICATES; r++) {
         double d = boot->means[r][a] - (b < 0 ? 0 : boot->means[r][b]), step = d - mean;
@@ -351,7 +355,7 @@ static struct alibi_estimate estimate(const struct bootstrap *boot, int a, int b
     return (struct alibi_estimate){
         .value = boot->means[0][a] - (b < 0 ? 0 : boot->means[0][b]),
         .error =
-            boot->units > 1 && draws > 1 ? sqrt(squares / (draws - 1) * K / (K - 1)) : (double)NAN,
+            with_targets > 1 && draws > 1 ? sqrt(squares / (draws - 1) * K / (K - 1)) : (double)NAN,
     };
 }
 
@@ -423,6 +427,7 @@ static alibi_status fill_result(const struct probe *p, struct alibi_targets_resu
                                       .units = b.units,
                                       .units_are_documents = units_are_documents(p),
                                       .seconds = clock_seconds() - p->started };
+    const struct alibi_target_context *far;
 
     TRY(NEW_ARRAY(&b.tokens, b.units, "sums of targets"));
     TRY(NEW_ARRAY(&b.sums, b.units * TARGET_CONDITIONS * ALIBI_LIST_MAX, "sums of targets"));
@@ -432,8 +437,8 @@ static alibi_status fill_result(const struct probe *p, struct alibi_targets_resu
         draw(&b);
         fill_kind(p, &b, &r.kind[kind]);
     }
-    r.reach = targets_reach(&r.kind[ALIBI_ALL_TARGETS].at[p->request.contexts.count - 1],
-                            student_t(r.units - 1));
+    far = &r.kind[ALIBI_ALL_TARGETS].at[p->request.contexts.count - 1];
+    r.reach = far->context > p->request.length ? targets_reach(far, student_t(r.units - 1)) : -1;
     r.falls_to = targets_fall(r.kind[ALIBI_ALL_TARGETS].at, p->request.contexts.count,
                               p->request.length, student_t(r.units - 1));
     *out = r;

@@ -83,8 +83,18 @@ static const struct alibi_compute cpu = { .device = ALIBI_DEVICE_CPU };
 static alibi_status open_source(struct foreign *f, const char *source)
 {
     enum path_kind kind;
+    bool checkpoint = false, run = false;
 
     TRY_RETURN(path_look(&kind, source));
+    if (kind == PATH_FOLDER) {
+        TRY_RETURN(folder_has(&checkpoint, source, NAME_MANIFEST));
+        TRY_RETURN(folder_has(&run, source, NAME_LOG));
+    }
+    if (checkpoint || run)
+        return fail(ALIBI_BAD_INPUT,
+                    "cannot import '%s': it is a model of this program, which every command takes "
+                    "as it is",
+                    source);
     if (kind == PATH_NONE)
         return fail(ALIBI_BAD_INPUT, "cannot import '%s': %s", source, path_absent(source));
     return kind == PATH_FILE ? llamacpp_open(f, source) : huggingface_open(f, source);

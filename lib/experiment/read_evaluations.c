@@ -120,7 +120,8 @@ static alibi_status check_stream(struct reader *r, const struct experiment_evalu
     if (v->lengths.at[0] >= 2)
         return ALIBI_OK;
     reader_enter(r, "lengths");
-    return at_place(r, fail(ALIBI_BAD_INPUT, "a stream has 2 tokens or more"));
+    return at_place(r, fail(ALIBI_BAD_INPUT, "%lld: a stream has 2 tokens or more",
+                            (long long)v->lengths.at[0]));
 }
 
 /* Names all protocols. */

@@ -140,10 +140,13 @@ alibi_status reader_list(struct reader *r, const json_t *object, const char *key
                                     "'%s' is no number: its letters are none of the \"numbers\" of "
                                     "the file, or it is not whole",
                                     json_string_value(value)));
-        if (!json_is_integer(value) || json_integer_value(value) < min ||
-            json_integer_value(value) > max)
+        if (!json_is_integer(value))
             return at_place(r, fail(ALIBI_BAD_INPUT, "a whole number within %lld..%lld is expected",
                                     (long long)min, (long long)max));
+        if (json_integer_value(value) < min || json_integer_value(value) > max)
+            return at_place(r, fail(ALIBI_BAD_INPUT, "%lld is not within %lld..%lld",
+                                    (long long)json_integer_value(value), (long long)min,
+                                    (long long)max));
         for (int k = 0; k < list.count; k++)
             if (list.at[k] == json_integer_value(value))
                 return at_place(

@@ -16,7 +16,7 @@ void alibi_experiment_get_info(const alibi_experiment *e, struct alibi_experimen
                                             .evaluations = e->evaluations,
                                             .claims = e->claims };
     for (int m = 0; m < e->models; m++)
-        info->trainings += e->model[m].seeds.count;
+        info->trainings += e->model[m].of < 0 ? e->model[m].seeds.count : 0;
 }
 
 const char *alibi_experiment_text_name(const alibi_experiment *e, int text, const char **about)
@@ -40,6 +40,19 @@ static alibi_status find_text(const alibi_experiment *e, const char *name, int *
                 e->text[0].name);
 }
 
+/* A plan does not open its texts, and should not be one of a path that is wrong. */
+static alibi_status check_path(const char *path)
+{
+    enum path_kind kind;
+
+    if (strcmp(path, "-") == 0)
+        return ALIBI_OK;
+    TRY_RETURN(path_look(&kind, path));
+    return kind != PATH_NONE
+               ? ALIBI_OK
+               : fail(ALIBI_BAD_INPUT, "cannot open '%s': %s", path, path_absent(path));
+}
+
 alibi_status alibi_experiment_set_text(alibi_experiment *e, const char *name,
                                        const char *const *paths, int count, const char *valid)
 {
@@ -52,6 +65,10 @@ alibi_status alibi_experiment_set_text(alibi_experiment *e, const char *name,
         status = fail(ALIBI_USAGE, "a validation text needs a training text '%s'", e->text[i].name);
         goto out;
     }
+    for (int k = 0; k < count; k++)
+        TRY(check_path(paths[k]));
+    if (valid != NULL)
+        TRY(check_path(valid));
     if (valid != NULL)
         TRY(text_copy(&valid_copy, valid));
     if (count > 0)

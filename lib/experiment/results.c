@@ -546,6 +546,7 @@ static void view_fini(struct report_experiment *x)
     tasks_view_fini(x);
     streams_view_fini(x);
     mem_free(x->numbers);
+    text_free(&x->derived);
     for (int i = 0; i < x->claims; i++)
         mem_free(x->claim[i].comparison);
     mem_free(x->claim);
@@ -615,6 +616,34 @@ static alibi_status view_logs(struct report_training *t, const alibi_experiment 
     return ALIBI_OK;
 }
 
+/* "fitted: plain, with rotary:temperature=0.2 (seed 1), without a temperature (seed 2)" */
+static void view_derived(struct text *out, const alibi_experiment *e)
+{
+    for (int i = 0; i < e->models; i++) {
+        const struct experiment_model *m = &e->model[i];
+
+        if (m->of < 0)
+            continue;
+        text_append(out, "%s: %s", m->name, e->model[m->of].name);
+        if (m->fit.length == 0)
+            text_append(out, ", with %s", tested_position(m));
+        for (int k = 0; m->fit.length > 0 && k < m->seeds.count; k++) {
+            const char *fitted = m->seed[k].fitted;
+
+            if (fitted[0] == '\0')
+                continue;
+            if (strcmp(fitted, tested_position(m)) != 0)
+                text_append(out, ", with %s", fitted);
+            else if (m->as_position[0])
+                text_append(out, ", with %s and no temperature, since none helped", fitted);
+            else
+                text_append(out, ", without a temperature, since none helped");
+            text_append(out, " (seed %lld)", (long long)m->seeds.at[k]);
+        }
+        text_append(out, "\n");
+    }
+}
+
 /* page: as report_experiment_html() needs it. */
 static alibi_status view_init(struct report_experiment *x, const alibi_experiment *e, bool page)
 {
@@ -628,6 +657,8 @@ static alibi_status view_init(struct report_experiment *x, const alibi_experimen
         x->model[m] = e->model[m].name;
         x->train_length[m] = e->model[m].training.train_length;
     }
+    view_derived(&x->derived, e);
+    TRY_RETURN(text_status(&x->derived));
     TRY_RETURN(view_claims(x, e));
     TRY_RETURN(view_costs(x, e));
     TRY_RETURN(probes_view(x, e));

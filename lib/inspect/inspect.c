@@ -6,6 +6,7 @@
 
 #include "base/names.h"
 #include "checkpoint/parts.h"
+#include "formats/gguf.h"
 #include "inspect/page.h"
 
 static void begin_kind(struct page *p, const char *kind, const char *path)
@@ -426,12 +427,114 @@ out:
     return status;
 }
 
+/* ---- models of other programs */
+
+static void add_pair(struct page *p, const struct gguf_pair *pair)
+{
+    static const int64_t longest = 200;
+    const struct gguf_value *v = &pair->value;
+    char key[ALIBI_NAME_MAX], text[256];
+    struct slice words;
+    int64_t whole;
+    double number;
+    bool flag;
+
+    snprintf(key, sizeof key, "%.*s", (int)pair->key.bytes, pair->key.at);
+    if (v->array) {
+        snprintf(text, sizeof text, "%lld items", (long long)v->count);
+        page_text(p, key, text);
+    } else if (gguf_text(v, &words)) {
+        snprintf(text, sizeof text, "%.*s%s",
+                 (int)((int64_t)words.bytes < longest ? (int64_t)words.bytes : longest), words.at,
+                 (int64_t)words.bytes > longest ? "..." : "");
+        line_clean(text);
+        page_text(p, key, text);
+    } else if (gguf_flag(v, &flag)) {
+        page_text(p, key, flag ? "true" : "false");
+    } else if (gguf_integer(v, 0, &whole)) {
+        page_int(p, key, whole);
+    } else if (gguf_real(v, 0, &number)) {
+        page_real(p, key, number);
+    }
+}
+
+static alibi_status inspect_gguf(struct page *p, const char *path)
+{
+    struct gguf *g = NULL;
+
+    TRY_RETURN(gguf_open(&g, path));
+    begin_kind(p, "gguf", path);
+    page_text(p, "use", "alibi import makes a model of it");
+    page_open(p, "metadata");
+    for (int i = 0; i < g->pair_count; i++)
+        add_pair(p, &g->pairs[i]);
+    page_close(p);
+    page_open(p, "tensors");
+    for (int i = 0; i < g->tensor_count; i++)
+        page_tensor(p, g->tensors[i].name, g->tensors[i].type->name, g->tensors[i].shape,
+                    g->tensors[i].rank);
+    page_close(p);
+    gguf_free(g);
+    return ALIBI_OK;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), tail = strlen(end);
+
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+/* The numbers and names of config.json, and the tensors of each file. */
+static alibi_status inspect_huggingface(struct page *p, const char *folder)
+{
+    alibi_status status;
+    char *path = NULL, **names = NULL;
+    json_t *config = NULL, *value;
+    const char *key;
+    int count = 0;
+
+    TRY(path_join(&path, folder, "config.json"));
+    TRY(json_read(&config, path));
+    TRY(folder_list(&names, &count, folder));
+    begin_kind(p, "hugging face model", folder);
+    page_text(p, "use", "alibi import makes a model of it");
+    page_open(p, "config");
+    json_object_foreach(config, key, value)
+    {
+        if (json_is_string(value))
+            page_text(p, key, json_string_value(value));
+        else if (json_is_integer(value))
+            page_int(p, key, json_integer_value(value));
+        else if (json_is_real(value))
+            page_real(p, key, json_real_value(value));
+        else if (json_is_boolean(value))
+            page_text(p, key, json_is_true(value) ? "true" : "false");
+    }
+    page_close(p);
+    for (int i = 0; i < count; i++) {
+        if (!ends_with(names[i], ".safetensors"))
+            continue;
+        mem_free(path);
+        path = NULL;
+        TRY(path_join(&path, folder, names[i]));
+        page_open(p, names[i]);
+        TRY(add_tensors(p, path));
+        page_close(p);
+    }
+out:
+    names_free(names, count);
+    json_decref(config);
+    mem_free(path);
+    return status;
+}
+
 /* ---- which kind the path is */
 
 static alibi_status inspect_folder(struct page *p, const char *path, const struct alibi_call *call)
 {
     alibi_status status;
-    bool report, text, recipe, shards, tokenizer, vocab;
+    bool report, text, recipe, shards, tokenizer, vocab, config, weights, parts;
     char *checkpoint = NULL;
 
     TRY(folder_has(&report, path, NAME_RESULTS));
@@ -449,8 +552,13 @@ static alibi_status inspect_folder(struct page *p, const char *path, const struc
     TRY(shards_recognise(&shards, path));
     TRY(folder_has(&tokenizer, path, NAME_TOKENIZER));
     TRY(folder_has(&vocab, path, "vocab.json"));
+    TRY(folder_has(&config, path, "config.json"));
+    TRY(folder_has(&weights, path, NAME_WEIGHTS));
+    TRY(folder_has(&parts, path, NAME_WEIGHTS ".index.json"));
     if (shards)
         TRY(inspect_shards(p, path, call));
+    else if (config && (weights || parts))
+        TRY(inspect_huggingface(p, path));
     else if (tokenizer || vocab)
         TRY(inspect_tokenizer(p, path));
     else
@@ -461,13 +569,6 @@ out:
     return status;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), tail = strlen(end);
-
-    return length >= tail && strcmp(text + length - tail, end) == 0;
-}
-
 static alibi_status inspect_file(struct page *p, const char *path, const struct alibi_call *call)
 {
     bool shards;
@@ -476,6 +577,8 @@ static alibi_status inspect_file(struct page *p, const char *path, const struct 
         begin_kind(p, "safetensors", path);
         return add_tensors(p, path);
     }
+    if (ends_with(path, ".gguf"))
+        return inspect_gguf(p, path);
     if (ends_with(path, NAME_SHARD_INDEX))
         return inspect_shards(p, path, call);
     if (ends_with(path, ".json"))

@@ -368,6 +368,8 @@ alibi_status report_experiment_text(struct text *out, const struct report_experi
     for (int i = 0; i < x->targets; i++)
         TRY_RETURN(verdict_text(out, x, &x->target[i], columns, colour));
     append_claims(out, x, columns, colour);
+    if (x->derived.length > 0)
+        text_append(out, "%s\n", x->derived.data);
     for (int i = 0; i < x->sections; i++) {
         const struct report_section *s = &x->section[i];
         char caption[ALIBI_NAME_MAX + sizeof s->heading + 2];

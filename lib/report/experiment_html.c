@@ -285,6 +285,11 @@ alibi_status report_experiment_html(struct text *out, const struct report_experi
         text_append(out, "<h2>Claims</h2>\n");
     for (int i = 0; i < x->claims; i++)
         append_claim(out, &x->claim[i], i + 1);
+    if (x->derived.length > 0) {
+        text_append(out, "<h2>Models with the weights of another</h2>\n<pre>");
+        append_escaped(out, x->derived.data);
+        text_append(out, "</pre>\n");
+    }
     html_boxes(out, &v);
     for (int i = 0; i < x->sections; i++)
         TRY_RETURN(append_section(out, x, i));

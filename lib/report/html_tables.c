@@ -66,7 +66,9 @@ void html_perplexity_table(struct text *out, const struct view *v)
                 "<thead><tr><th scope=\"col\">method</th>",
                 v->lengths < 4 ? " narrow" : "",
                 v->seeds > 1 ? ", of the text and of the seeds" : " of the text",
-                ignorant ? " † has learned nothing: it is no better than token frequencies." : "");
+                ignorant
+                    ? " † has learned nothing: it is less than 5% better than token frequencies."
+                    : "");
     for (int i = 0; i < v->lengths; i++)
         text_append(out, "<th scope=\"col\"%s>%lld%s</th>", trained_class(v, v->length[i]),
                     (long long)v->length[i],

@@ -271,7 +271,8 @@ struct report_experiment {
     struct report_numbers *numbers; /* by model, then by seed */
     int costs;
     struct report_cost *cost;
-    const char *model[ALIBI_LIST_MAX];    /* the names of all */
+    const char *model[ALIBI_LIST_MAX]; /* the names of all */
+    struct text derived; /* a line for each model that has the weights of another; may be empty */
     int64_t train_length[ALIBI_LIST_MAX]; /* of all */
     struct report_training training;      /* logs only for the page; models are trainings */
 };

@@ -135,8 +135,8 @@ static void append_key(struct text *out, const struct view *v, int columns, bool
     snprintf(key, sizeof key, "%s%s* best%s%s%s; %s; differences are surer, see the conclusion%s",
              colour ? "\x1b[2m" : "", view_has_length(v, v->train_length) ? "[ ] trained at; " : "",
              missing ? "; " NO_VALUE " no value" : "",
-             ignorant ? "; † has learned nothing, no better than token frequencies" : "", seeds,
-             error_words(v), colour ? "\x1b[0m" : "");
+             ignorant ? "; † has learned nothing, less than 5% better than token frequencies" : "",
+             seeds, error_words(v), colour ? "\x1b[0m" : "");
     append_wrapped(out, key, columns, 0);
 }
 

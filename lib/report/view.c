@@ -204,8 +204,10 @@ static void add_share(struct alibi_eval_result *mean, const struct alibi_eval_re
 
 struct alibi_eval_result view_mean(const struct view *v, int method, int64_t length)
 {
+    const struct alibi_eval_result *seed[ALIBI_LIST_MAX];
     struct alibi_eval_result mean = { .length = length };
     struct moments nll = moments_of(v, method, length, nll_of);
+    int seeds = 0;
 
     for (int k = 0, added = 0; k < v->result->method[method].seeds; k++) {
         const struct alibi_eval_result *e = view_seed(v, method, k, length);
@@ -222,11 +224,12 @@ struct alibi_eval_result view_mean(const struct view *v, int method, int64_t len
                 mean.by_position[b].nll = 0;
         }
         add_share(&mean, e, nll.seeds);
+        seed[seeds++] = e;
     }
     if (nll.seeds > 1) {
         mean.ppl = exp(mean.ppl);
         mean.word_ppl = exp(mean.word_ppl);
-        mean.standard_error = hypot(mean.standard_error, nll.deviation / sqrt(nll.seeds));
+        mean.standard_error = change_between(seed, NULL, seeds, 0).error;
     }
     return mean;
 }

@@ -278,8 +278,25 @@ out:
     return status;
 }
 
-/* `run` is one text of a run. The same files are cut into the same splits, unless one of the two
- * has a validation text of its own. */
+/* Whether the files of a run were read as those of the corpus: documents decide where splits end.
+ */
+static alibi_status read_alike(bool *alike, const alibi_corpus *c, const json_t *run)
+{
+    const struct text *here = &c->origin.reading;
+    const json_t *there = json_object_get(run, "reading");
+    json_t *ours = NULL;
+
+    *alike = here->length == 0 && there == NULL;
+    if (here->length == 0 || there == NULL)
+        return ALIBI_OK;
+    TRY_RETURN(json_parse(&ours, here->data, here->length, "the options of a text"));
+    *alike = json_equal(ours, (json_t *)there) != 0;
+    json_decref(ours);
+    return ALIBI_OK;
+}
+
+/* `run` is one text of a run. The same files are cut into the same splits, unless they were read
+ * otherwise, or one of the two has a validation text of its own. */
 static alibi_status seen_files(enum alibi_seen *seen, const alibi_corpus *c, enum alibi_split split,
                                const json_t *run)
 {
@@ -288,8 +305,10 @@ static alibi_status seen_files(enum alibi_seen *seen, const alibi_corpus *c, enu
     bool own_valid = c->own_valid && split == ALIBI_VALID;
     bool same = count > 0 && count == c->origin.count && !c->own_valid &&
                 json_object_get(run, "valid") == NULL;
-    bool any = false;
+    bool any = false, alike;
 
+    TRY_RETURN(read_alike(&alike, c, run));
+    same = same && alike;
     for (int i = 0; i < (own_valid ? 1 : c->origin.count); i++) {
         bool same_place = false;
         char *path;

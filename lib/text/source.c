@@ -60,6 +60,17 @@ static int64_t count_lines(const char *bytes, size_t length)
     return lines;
 }
 
+/* Text in any encoding has hardly a control character but those of lines and pages; a tenth of
+ * random bytes are others. */
+static bool is_binary(const char *bytes, size_t length)
+{
+    size_t controls = 0;
+
+    for (size_t i = 0; i < length; i++)
+        controls += (unsigned char)bytes[i] < 0x20 && !(bytes[i] >= '\t' && bytes[i] <= '\r');
+    return length >= 64 && controls > length / 32;
+}
+
 /* Drops the bytes before `at`, reads more and checks them. Up to three bytes at the end may be the
  * start of a character, unless the file ends. Requires at > 0 or checked < INPUT_BYTES - 4. */
 static alibi_status input_fill(struct input *in)
@@ -89,6 +100,9 @@ static alibi_status input_fill(struct input *in)
                     (long long)in->offset + (long long)(zero - in->bytes));
     if (valid < length && (in->ended || length - valid >= LONGEST_CHARACTER)) {
         size_t at = in->checked + valid;
+
+        if (is_binary(in->bytes, in->end))
+            return fail(ALIBI_BAD_INPUT, "'%s' is not text: it has binary data", in->name);
         return fail(ALIBI_BAD_INPUT,
                     "'%s' is not UTF-8: byte 0x%02x at offset %lld (line %lld); if it is text in "
                     "another encoding, convert it, as with iconv -f WINDOWS-1252 -t UTF-8",

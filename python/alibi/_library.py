@@ -4,6 +4,7 @@ from __future__ import annotations
 import ctypes
 import os
 import queue
+import re
 import threading
 import warnings
 import weakref
@@ -95,9 +96,14 @@ def _find() -> tuple[Path, Path]:
     )
 
 
+def _in_python(line: str) -> str:
+    """The library's line with options as they are called here: train_length for --train-length."""
+    return re.sub(r"(?<![\w-])--([a-z][a-z0-9-]*)", lambda m: m[1].replace("-", "_"), line)
+
+
 def _check(status: Status, function: Any, arguments: Any) -> None:
     if status.value != 0:
-        raise _ERRORS.get(status.value, Error)(_library.alibi_error().decode())
+        raise _ERRORS.get(status.value, Error)(_in_python(_library.alibi_error().decode()))
 
 
 def _load() -> tuple[ctypes.CDLL, Header]:
@@ -187,7 +193,7 @@ def _read_progress(p: Any) -> Progress:
 
 def _warn(level: str, line: str) -> None:
     if level == "warning":
-        warnings.warn(line, stacklevel=5)
+        warnings.warn(_in_python(line), stacklevel=5)
 
 
 def long_call(

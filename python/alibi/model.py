@@ -4,7 +4,7 @@ from __future__ import annotations
 import codecs
 import ctypes
 import os
-from typing import Any, Iterator, Optional, Sequence
+from typing import Any, Iterator, Optional, Sequence, Union
 
 import numpy as np
 
@@ -228,7 +228,7 @@ class Model(Handle):
     def evaluate(
         self,
         texts: Optional[Texts] = None,
-        lengths: Optional[Sequence[int]] = None,
+        lengths: Union[int, Sequence[int], None] = None,
         protocol: str = "nonoverlapping",
         split: Optional[str] = None,
         stride: int = 0,
@@ -253,6 +253,8 @@ class Model(Handle):
         if protocol == "stream" and lengths is not None:
             raise UsageError("protocol 'stream' has no length: every token has all earlier tokens "
                              "as context")
+        if isinstance(lengths, int):
+            lengths = [lengths]
         asked = list(lengths) if lengths is not None else [self.train_length]
         if not asked:
             raise UsageError("lengths is empty: give at least one")
@@ -305,6 +307,8 @@ class Model(Handle):
     ) -> Iterator[str]:
         """Continues a prompt: an iterator of pieces of text, each computed when it is asked for. An
         empty prompt is the beginning of a document, and the end of the document ends it."""
+        if tokens < 0:
+            raise UsageError(f"tokens {tokens}: give 0 or more")
         tokenizer = self.tokenizer
         sampling = structs["alibi_sampling"](temperature, top_k, top_p, seed)
         data = prompt.encode()

@@ -11,6 +11,7 @@ from typing import Any, Iterable, Optional, Sequence, Union
 import numpy as np
 
 from ._library import (
+    Error,
     Handle,
     LogCallback,
     PathLike,
@@ -169,7 +170,10 @@ class Corpus(Handle):
             with open(path, "w", encoding="utf-8") as file:
                 for text in texts:
                     file.write(json.dumps({"text": text}) + "\n")
-            return cls.open(path, tokenizer=tokenizer)
+            try:
+                return cls.open(path, tokenizer=tokenizer)
+            except Error as error:  # the file is not the caller's
+                raise type(error)(str(error).replace(path, "texts")) from None
 
     @classmethod
     def of_run(cls, run: PathLike) -> Corpus:

@@ -84,8 +84,11 @@ expect 3 "'nowhere'" "$ALIBI" import nowhere --out x
 mkdir pickled && cp hf/config.json pickled && touch pickled/pytorch_model.bin
 expect 3 "pickled .bin files, which run code" "$ALIBI" import pickled --out x
 check "train" "$ALIBI" train "${tiny[@]}" --out plain
-expect 3 "the closest, 'bloom', has embedding-norm true where the model has false" \
+expect 3 "embedding-norm true where the model has false; a file can be had with --format gguf" \
     "$ALIBI" export plain --format hf --out x
+check "inspection" "$ALIBI" inspect hf
+grep -qE "^  model_type +" stdout && grep -q "^model.*safetensors$" stdout &&
+    pass "names the family and the files" || fail "inspect" "$(head -n 5 stdout)"
 while read -r position there; do
     check "train $position" "$ALIBI" train "${tiny[@]}" --steps 2 --position "$position" \
         --out "run-$position"

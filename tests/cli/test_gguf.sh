@@ -58,6 +58,9 @@ check "train on a BPE" "$ALIBI" train shards --layers 1 --width 32 --heads 2 --t
 check "export" "$ALIBI" export bpe --format gguf --out bpe.gguf
 grep -q "its embedding is multiplied by 5.65685 there" stdout && pass "says what is scaled" ||
     fail "embedding scale" "not said"
+check "inspection" "$ALIBI" inspect bpe.gguf
+grep -qE "^  general.architecture +mpt" stdout && grep -qE "^  token_embd.weight +F32" stdout &&
+    pass "names architecture and tensors" || fail "inspect" "$(head -n 3 stdout)"
 check "import" "$ALIBI" import bpe.gguf --out bpe-back
 cmp -s bpe-back/tokenizer.json "$(newest bpe)/tokenizer.json" && pass "the same tokenizer" ||
     fail "bpe" "another tokenizer"

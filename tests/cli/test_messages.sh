@@ -10,6 +10,24 @@ expect 2 "--text-bytes 5: the built-in text has at least 9000 bytes" "$ALIBI" tr
 expect 2 "at least 9000 bytes" "$ALIBI" text --text-bytes 5 --out text
 expect 3 "cannot create 'nodir/x': its folder does not exist" "$ALIBI" text --out nodir/x
 
+# What the arguments really are.
+for _ in $(seq 99); do printf 'a\001\351b\002'; done > noise.txt
+expect 3 "'noise.txt' is not text: it has binary data" "$ALIBI" train noise.txt "${tiny[@]:2}" \
+    --out new
+expect 3 "there is no folder 'nosuch'" "$ALIBI" report nosuch
+expect 3 "'run': it is a model of this program" "$ALIBI" import run --out new
+expect 2 "no text: .*'run' was trained on '.*/book.txt'" "$ALIBI" eval run
+expect 3 "cannot open 'absent.txt'" "$ALIBI" reproduce wikipedia-small absent.txt --plan --tier cpu
+mkdir project && touch project/main.c project/notes.txt
+expect 3 "cannot train in 'project': it has other files, such as 'main.c'" \
+    "$ALIBI" train book.txt "${tiny[@]:2}" --out project
+run "$ALIBI" eval run book.txt --split valid --document line --quiet
+grep -q "trained on 'book.txt'" stderr && pass "the same file, cut otherwise, is seen" ||
+    fail "--document" "no warning"
+run "$ALIBI" train "${tiny[@]:2:10}" --steps 2 --mix book.txt=0.7,other.txt=0.5 --out shares
+grep -q "the shares add up to 1.2" stderr && pass "shares that do not add up to 1 are divided" ||
+    fail "--mix" "no note"
+
 # A pipe without a writer stands for a text that takes long: whoever opens it waits.
 mkfifo slow
 at_once() { # code, pattern, command...

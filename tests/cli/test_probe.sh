@@ -10,7 +10,7 @@ head -n 1 stdout | grep -q "^fixed targets, split all of 'valid.txt': 12 blocks 
     pass "the head names the text and the targets" || fail "probe" "another head"
 [ "$(grep -c '^ *\(8\|16\|32\|64\) ' stdout)" = 12 ] &&
     pass "a row per context for all targets, repeats and others" || fail "probe" "other rows"
-grep -q '^The model \(holds\|breaks\|uses far text\): from 16 to 64 tokens' stdout &&
+grep -q '^The model†\? \(holds\|breaks\|uses far text\): from 16 to 64 tokens' stdout &&
     pass "the verdict" || fail "probe" "no verdict"
 grep -q '^  uses    the gain of the longest context over L' stdout && pass "and its rules" ||
     fail "probe" "no rules"
@@ -29,9 +29,17 @@ check "one block" "$ALIBI" "${probe[@]}" --contexts 8,16 --blocks 1
 head -n 1 stdout | grep -q ": 1 block of 16 tokens in 1 document (" && pass "in one document" ||
     fail "probe --blocks 1" "another head"
 # Without a context beyond the training length there is nothing to gain.
-grep -q '^The model holds: .* it neither gains nor loses' stdout &&
-    ! grep -q ' if attention is cut' stdout &&
-    pass "no gain" || fail "probe --contexts 8,16" "another verdict"
+grep -q '^No verdict: no context is longer than 16 tokens' stdout &&
+    ! grep -q '^The model' stdout &&
+    pass "no verdict" || fail "probe --contexts 8,16" "a verdict"
+grep -qE '^ +8 +[0-9.]+ +- ' stdout && pass "one block has no error" ||
+    fail "probe --blocks 1" "an error"
+run "$ALIBI" "${probe[@]}" --contexts 8,16 --json
+grep -q '"reach": null' stdout && pass "and none in JSON" || fail "probe --json" "a verdict"
+check "a model of two steps" "$ALIBI" train "${tiny[@]}" --steps 2 --out fresh
+check "its targets" "$ALIBI" probe targets fresh "${probe[@]:3}" --contexts 16,32
+grep -q '^The model† ' stdout && grep -q '^† It has learned little' stdout &&
+    pass "a model that has learned nothing is marked" || fail "probe" "no dagger"
 check "a learned model" "$ALIBI" train "${tiny[@]}" --position learned --out learned
 expect 3 "need 271 positions, and position method 'learned' ends at 16; use smaller --contexts" \
     "$ALIBI" probe targets learned valid.txt --block 16

@@ -19,7 +19,9 @@ fi
 check "a method's run" "$ALIBI" report compared/alibi
 has "has its own page" '<h1>alibi after 6 steps</h1>' compared/alibi/report.html
 
-expect 3 "'nowhere' holds no comparison, experiment or training run" "$ALIBI" report nowhere
+expect 3 "there is no folder 'nowhere'" "$ALIBI" report nowhere
+mkdir empty
+expect 3 "'empty' holds no comparison, experiment or training run" "$ALIBI" report empty
 expect 3 "holds no comparison" "$ALIBI" report .
 expect 2 "every" "$ALIBI" report compared --watch --every 0
 expect 2 "" "$ALIBI" report

@@ -618,6 +618,7 @@ holds "checkpoints went when all were tested" test ! -e derived/models/plain-see
 holds "YaRN changes the loss" test "$(nll yarn 2)" != "$(nll plain 2)"
 holds "a temperature does nothing at the training length" test "$(nll fitted 1)" = "$(nll plain 1)"
 has "its position" '"fitted": "rotary' derived/results.json
+has "what it is, on the page" '^fitted: plain, with.* \(seed 1\)' derived/report.html
 has "the position it is tested with" '"position": "rotary:stretch=yarn:factor=4"' \
     derived/results.json
 check "the same again" "$ALIBI" reproduce derived.json "${text[@]}" --quiet --out derived

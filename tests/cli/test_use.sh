@@ -297,7 +297,7 @@ run "$ALIBI" bench memory "${small[@]}" --position learned --max-length 8 --leng
 [ "$code" = 3 ] && [ "$(wc -l < stdout)" = 2 ] && pass "the table has what was measured" ||
     fail "bench memory" "exit code $code"
 run "$ALIBI" bench memory "${small[@]}" --vocab 1000 --lengths 8
-grep -qE '^options +1000 +8 ' stdout && pass "the table has the vocabulary" ||
+grep -qE '^model +1000 +8 ' stdout && pass "the table has the vocabulary" ||
     fail "bench memory --vocab" "another table"
 
 # What the training may leave out and compute again does not come from a recipe's skip, and does

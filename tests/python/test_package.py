@@ -101,7 +101,7 @@ class Layout(unittest.TestCase):
 
 class Errors(unittest.TestCase):
     def test_each_status_is_a_class_with_the_line_of_the_library(self):
-        with self.assertRaisesRegex(alibi.UsageError, "did you mean '--layers'"):
+        with self.assertRaisesRegex(alibi.UsageError, "did you mean 'layers'"):
             alibi.train(layer=3)
         with self.assertRaisesRegex(alibi.BadInputError, "cannot open model 'nothing'") as caught:
             alibi.Model.open("nothing", device="cpu")
@@ -160,6 +160,11 @@ class Models(InFolder):
     def test_protocols_and_texts(self):
         text = "It was the best of times. " * 20
         whole = self.model.evaluate(text, lengths=[32])
+        with self.assertRaisesRegex(alibi.BadInputError, "^((?!/tmp).)*'texts'"):
+            self.model.evaluate([""])
+        self.assertEqual(whole[0].nll, self.model.evaluate(text, lengths=32)[0].nll)
+        with self.assertRaises(alibi.UsageError):
+            self.model.generate("It was", tokens=-1)
         sliding = self.model.evaluate([text], lengths=[32], protocol="sliding", stride=8)
         stream = self.model.evaluate(text, protocol="stream")
         self.assertEqual([r[0].protocol for r in (whole, sliding, stream)],
