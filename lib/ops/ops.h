@@ -341,8 +341,8 @@ static inline int64_t logn_keys(int64_t position, int64_t window)
 
 /* ---- head norm: each head by its root mean square
  *
- *   y[b, l, h] = n * weight,     n = x[b, l, h] * rstd,     rstd = 1 / sqrt(mean(x[b, l, h]^2) +
- * eps)
+ *   y[b, l, h] = n * weight,     n = x[b, l, h] * rstd
+ *   rstd = 1 / sqrt(mean(x[b, l, h]^2) + eps)
  *
  * Backward, with g = dy * weight and the mean over the head: dx = rstd * (g - n * mean(g * n)), and
  * dweight accumulates the sums of dy * n over all heads and rows. It computes rstd again. */

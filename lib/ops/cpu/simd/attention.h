@@ -76,8 +76,7 @@ struct rows {
 /* Rows l, l + 1, ... of head h in a view [B, L, H, D]. */
 static inline struct rows rows_of(struct tensor t, int64_t b, int64_t l, int64_t h)
 {
-    return (struct rows){ (float *)t.data + b * t.stride[0] + l * t.stride[1] + h * t.stride[2],
-                          t.stride[1] };
+    return (struct rows){ head_of(t, b, l, h), t.stride[1] };
 }
 
 /* The log-sum-exp of the queries of a head. */

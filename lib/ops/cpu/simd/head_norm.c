@@ -12,13 +12,6 @@
 
 enum { PIECES = 32, PIECE_MIN = 16 };
 
-static float *head_of(struct tensor x, int64_t row, int64_t h)
-{
-    int64_t L = x.shape[1];
-
-    return (float *)x.data + row / L * x.stride[0] + row % L * x.stride[1] + h * x.stride[2];
-}
-
 static float rstd_of(const float *x, int64_t D, float eps)
 {
     vec sum = { 0 };
@@ -32,7 +25,7 @@ static float rstd_of(const float *x, int64_t D, float eps)
 
 alibi_status SIMD(head_norm_forward)(struct device *dev, const struct head_norm_args *a)
 {
-    int64_t rows = a->x.shape[0] * a->x.shape[1], H = a->x.shape[2], D = a->x.shape[3];
+    int64_t L = a->x.shape[1], rows = a->x.shape[0] * L, H = a->x.shape[2], D = a->x.shape[3];
     const float *weight = a->weight.data;
 
     if (a->x.type != DTYPE_F32)
@@ -40,8 +33,8 @@ alibi_status SIMD(head_norm_forward)(struct device *dev, const struct head_norm_
 #pragma omp parallel for if (rows * H * D >= CPU_PARALLEL_MIN)
     for (int64_t row = 0; row < rows; row++)
         for (int64_t h = 0; h < H; h++) {
-            const float *x = head_of(a->x, row, h);
-            float *y = head_of(a->y, row, h), rstd = rstd_of(x, D, (float)a->eps);
+            const float *x = head_of(a->x, row / L, row % L, h);
+            float *y = head_of(a->y, row / L, row % L, h), rstd = rstd_of(x, D, (float)a->eps);
 
             for (int64_t d = 0; d < D; d += SIMD_WIDTH)
                 vec_store_some(
@@ -76,7 +69,7 @@ static void head_backward(float *dx, const float *dy, const float *x, const floa
 
 alibi_status SIMD(head_norm_backward)(struct device *dev, const struct head_norm_args *a)
 {
-    int64_t rows = a->x.shape[0] * a->x.shape[1], H = a->x.shape[2], D = a->x.shape[3];
+    int64_t L = a->x.shape[1], rows = a->x.shape[0] * L, H = a->x.shape[2], D = a->x.shape[3];
     int64_t wanted = (rows + PIECE_MIN - 1) / PIECE_MIN;
     int64_t pieces = wanted < PIECES ? wanted : PIECES;
     float *sums = NULL, *dweight = a->dweight.data;
@@ -90,8 +83,10 @@ alibi_status SIMD(head_norm_backward)(struct device *dev, const struct head_norm
     for (int64_t p = 0; p < pieces; p++)
         for (int64_t row = p * rows / pieces; row < (p + 1) * rows / pieces; row++)
             for (int64_t h = 0; h < H; h++)
-                head_backward(head_of(a->dx, row, h), head_of(a->dy, row, h), head_of(a->x, row, h),
-                              a->weight.data, sums + p * D, D, (float)a->eps);
+                head_backward(head_of(a->dx, row / L, row % L, h),
+                              head_of(a->dy, row / L, row % L, h),
+                              head_of(a->x, row / L, row % L, h), a->weight.data, sums + p * D, D,
+                              (float)a->eps);
     for (int64_t p = 0; p < pieces; p++)
         for (int64_t d = 0; d < D; d++)
             dweight[d] += sums[p * D + d];

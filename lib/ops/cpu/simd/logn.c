@@ -27,16 +27,9 @@ static float row_factor(const struct logn_args *a, int64_t row)
     return (float)(1.0 + a->temperature * log(fmax(1.0, keys(a, row) / (double)a->length)));
 }
 
-static float *head_of(struct tensor x, int64_t row, int64_t h)
-{
-    int64_t L = x.shape[1];
-
-    return (float *)x.data + row / L * x.stride[0] + row % L * x.stride[1] + h * x.stride[2];
-}
-
 alibi_status SIMD(logn_forward)(struct device *dev, const struct logn_args *a)
 {
-    int64_t rows = a->x.shape[0] * a->x.shape[1], H = a->x.shape[2], D = a->x.shape[3];
+    int64_t L = a->x.shape[1], rows = a->x.shape[0] * L, H = a->x.shape[2], D = a->x.shape[3];
     const float *factor = a->factor.data;
 
     if (a->x.type != DTYPE_F32)
@@ -46,8 +39,8 @@ alibi_status SIMD(logn_forward)(struct device *dev, const struct logn_args *a)
         float all = row_factor(a, row);
 
         for (int64_t h = 0; h < H; h++) {
-            const float *x = head_of(a->x, row, h);
-            float *y = head_of(a->y, row, h), times = factor ? factor[h] * all : all;
+            const float *x = head_of(a->x, row / L, row % L, h);
+            float *y = head_of(a->y, row / L, row % L, h), times = factor ? factor[h] * all : all;
 
             for (int64_t d = 0; d < D; d++)
                 y[d] = times * x[d];
@@ -81,7 +74,7 @@ static float head_backward(float *dx, const float *dy, const float *x, float tim
 
 alibi_status SIMD(logn_backward)(struct device *dev, const struct logn_args *a)
 {
-    int64_t rows = a->x.shape[0] * a->x.shape[1], H = a->x.shape[2], D = a->x.shape[3];
+    int64_t L = a->x.shape[1], rows = a->x.shape[0] * L, H = a->x.shape[2], D = a->x.shape[3];
     const float *factor = a->factor.data;
     float *dfactor = a->dfactor.data;
 
@@ -94,9 +87,10 @@ alibi_status SIMD(logn_backward)(struct device *dev, const struct logn_args *a)
         for (int64_t row = 0; row < rows; row++) {
             float ln = row_factor(a, row);
 
-            sum +=
-                (double)ln * (double)head_backward(head_of(a->dx, row, h), head_of(a->dy, row, h),
-                                                   head_of(a->x, row, h), factor[h] * ln, D);
+            sum += (double)ln * (double)head_backward(head_of(a->dx, row / L, row % L, h),
+                                                      head_of(a->dy, row / L, row % L, h),
+                                                      head_of(a->x, row / L, row % L, h),
+                                                      factor[h] * ln, D);
         }
         dfactor[h] += (float)sum;
     }

@@ -45,6 +45,12 @@ sum_fn SIMD(sum), SIMD(sum_squares);
 void SIMD(residual_range)(float *y, const float *x, const float *branch, struct dropout drop,
                           int64_t first, int64_t n);
 
+/* The D numbers of head h at row l of a view [B, L, H, D]. */
+static inline float *head_of(struct tensor t, int64_t b, int64_t l, int64_t h)
+{
+    return (float *)t.data + b * t.stride[0] + l * t.stride[1] + h * t.stride[2];
+}
+
 /* The position of row b, l of a call whose rows begin at `start` or are ragged. */
 static inline int64_t position_of(struct ragged ragged, int64_t start, int64_t b, int64_t l)
 {

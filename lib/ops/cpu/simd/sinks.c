@@ -36,11 +36,6 @@ static void add_scaled(float *restrict to, const float *restrict x, float factor
         to[d] += factor * x[d];
 }
 
-static float *row_of(struct tensor t, int64_t b, int64_t l, int64_t h)
-{
-    return (float *)t.data + b * t.stride[0] + l * t.stride[1] + h * t.stride[2];
-}
-
 /* One query of one head. */
 struct query {
     int64_t b, h, i, slot, kv;
@@ -84,7 +79,7 @@ static void rotate(float *x, const struct sinks_args *a, const struct query *n, 
 static void find_scores(const struct sinks_args *a, struct query *n, float *q)
 {
     int64_t D = a->q.shape[3];
-    const float *given = row_of(a->q, n->b, n->i, n->h);
+    const float *given = head_of(a->q, n->b, n->i, n->h);
 
     for (int64_t d = 0; d < D; d++)
         q[d] = given[d];
@@ -92,7 +87,7 @@ static void find_scores(const struct sinks_args *a, struct query *n, float *q)
         rotate(q, a, n, 1.0f);
     for (int64_t j = 0; j < n->seen; j++)
         n->weight[j] = (float)(a->scale * ref_gain_at(a->bias, n->to - j)) *
-                           dot(q, row_of(a->k, n->slot, j, n->kv), D) +
+                           dot(q, head_of(a->k, n->slot, j, n->kv), D) +
                        (float)ref_bias_at(a->bias, n->slot, n->h, n->to, j);
 }
 
@@ -113,7 +108,7 @@ static float *lse_of(const struct sinks_args *a, const struct query *n)
 static void forward_row(const struct sinks_args *a, struct query *n, float *q)
 {
     int64_t D = a->q.shape[3];
-    float *y = row_of(a->y, n->b, n->i, n->h), before = *lse_of(a, n), most = before, sum, lse;
+    float *y = head_of(a->y, n->b, n->i, n->h), before = *lse_of(a, n), most = before, sum, lse;
 
     find_scores(a, n, q);
     for (int64_t j = 0; j < n->seen; j++)
@@ -125,7 +120,7 @@ static void forward_row(const struct sinks_args *a, struct query *n, float *q)
     for (int64_t d = 0; d < D; d++)
         y[d] *= expf(before - most) / sum;
     for (int64_t j = 0; j < n->seen; j++)
-        add_scaled(y, row_of(a->v, n->slot, j, n->kv),
+        add_scaled(y, head_of(a->v, n->slot, j, n->kv),
                    mask_at(a, n, j) * expf(n->weight[j] - most) / sum, D);
     *lse_of(a, n) = lse;
 }
@@ -157,25 +152,25 @@ static void backward_row(const struct sinks_args *a, struct query *n, float *q, 
 {
     int64_t D = a->q.shape[3];
     float *dq = q + D, lse = *lse_of(a, n);
-    const float *dy = row_of(a->dy, n->b, n->i, n->h);
-    float delta = dot(dy, row_of(a->y, n->b, n->i, n->h), D);
+    const float *dy = head_of(a->dy, n->b, n->i, n->h);
+    float delta = dot(dy, head_of(a->y, n->b, n->i, n->h), D);
 
     find_scores(a, n, q);
     for (int64_t d = 0; d < D; d++)
         dq[d] = 0.0f;
     for (int64_t j = 0; j < n->seen; j++) {
         float p = expf(n->weight[j] - lse), m = mask_at(a, n, j);
-        float ds = p * (m * dot(dy, row_of(a->v, n->slot, j, n->kv), D) - delta);
+        float ds = p * (m * dot(dy, head_of(a->v, n->slot, j, n->kv), D) - delta);
         float scaled = (float)(a->scale * ref_gain_at(a->bias, n->to - j)) * ds;
 
-        add_scaled(dq, row_of(a->k, n->slot, j, n->kv), scaled, D);
-        add_scaled(row_of(a->dk, n->slot, j, n->kv), q, scaled, D);
-        add_scaled(row_of(a->dv, n->slot, j, n->kv), dy, m * p, D);
+        add_scaled(dq, head_of(a->k, n->slot, j, n->kv), scaled, D);
+        add_scaled(head_of(a->dk, n->slot, j, n->kv), q, scaled, D);
+        add_scaled(head_of(a->dv, n->slot, j, n->kv), dy, m * p, D);
         dbias[n->to - j - a->window] += (double)ds;
     }
     if (present(a->rotation.table) && n->from != n->to)
         rotate(dq, a, n, -1.0f);
-    add_scaled(row_of(a->dq, n->b, n->i, n->h), dq, 1.0f, D);
+    add_scaled(head_of(a->dq, n->b, n->i, n->h), dq, 1.0f, D);
 }
 
 /* sums [B, H, SINKS_MAX] */

@@ -3,8 +3,8 @@
  *   s(i, j) <= reach_i K + b_i         for every key j of a range, with
  *   reach_i = |scale q_i|,  K = max |k_j|,  b_i = max bias(h, i - j)
  *
- *   weight of the range / weight that row i has summed so far  <=  g exp(reach_i K + b_i - m_i) /
- * l_i
+ *   weight of the range <= w_i * (weight that row i has summed so far)
+ *   w_i = g exp(reach_i K + b_i - m_i) / l_i
  *
  * with the running maximum m_i and sum l_i of attention.c. g counts the keys; under a slope they
  * fall geometrically, so no more than 1 / (1 - e^-|slope|) of them count. The sum l e^m only grows,
