@@ -1,4 +1,5 @@
 /* safetensors_source.c - tensors of safetensors files: of one, or of several that an index names */
+#include <limits.h>
 #include <string.h>
 
 #include "base/names.h"
@@ -63,6 +64,8 @@ static alibi_status add_file(struct files_source *f, const char *path)
     f->file_count++;
     TRY_RETURN(safetensors_open(&f->headers[f->file_count - 1], path));
     header = f->headers[f->file_count - 1];
+    if (header->count > INT_MAX - count)
+        return fail(ALIBI_BAD_INPUT, "'%s' and the files before it have too many tensors", path);
     TRY_RETURN(mem_grow((void **)&f->base.tensors, (size_t)count * sizeof *f->base.tensors,
                         (size_t)(count + header->count) * sizeof *f->base.tensors,
                         "a list of tensors"));

@@ -4,8 +4,8 @@
     compare_sentencepiece.py FOLDER TEXT [OTHER...]      needs sentencepiece, gguf, llama-cpp-python, and a release build
 
 SentencePiece learns vocabularies of several kinds and sizes from TEXT. Each is written as the GGUF file of a small model into
-FOLDER, with scores and without merges, and imported. Then all texts, random strings of their parts, runs of blanks, and words that
-repeat must have the same ids here and in llama.cpp. Exits 1 if one has not, and prints the shortest that was found.
+FOLDER, with scores and without merges, and imported. Then all texts, random strings of their parts, runs of blanks, and words
+that repeat must have the same ids here and in llama.cpp. Exits 1 if one has not, and prints the shortest that was found.
 """
 import pathlib
 import random
