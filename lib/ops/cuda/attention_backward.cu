@@ -17,9 +17,12 @@
 //                           store or add it
 //   consumer warpgroups 0 and 1 (setmaxnreg 232), 64 keys each; stages of one tile:
 //
-//     tensor cores     S^T = K Q^T   dP^T = V dY^T   dV += P^T dY     dQ = dS K   dK += dS^T Q
-//     consumer                        P^T = exp(S^T)    dS^T, stored to smem        leave dQ
+//     tensor cores     S^T = K Q^T   dP^T = V dY^T   dV += P^T dY   dK += dS^T Q     dQ = dS K
+//     consumer                        P^T = exp(S^T)    dS^T, stored to smem            leave dQ
 //                                                       ^ both consumers meet before dQ
+//
+// dQ before dK, so that dQ leaves while dK is computed, made backward 1.5% faster at 16K and 2 to
+// 3.5% slower at 4K (H200): then nothing is in flight while the consumers meet.
 //
 // Scores are transposed, keys by queries: then P^T and dS^T are in registers in the layout that the
 // A operands of dV and dK need, and only dS goes through shared memory, for dQ. Accumulators start
@@ -868,7 +871,7 @@ __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_para
             warp_arrive(&smem->rows_empty[t.stage]);
     }
 
-    // dS^T, while dV is in flight.
+    // dS^T, while dV is in flight. Then dK.
     wgmma_wait<0>();
     fence_fragment(f.dp);
     if constexpr (MASK == DROPOUT) {
@@ -888,27 +891,27 @@ __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_para
     pack_operand<QUERIES>(f.ds, f.dp);
     store_ds(smem->ds[count % 2], f.ds, f.row);
     fence_async_proxy();
+    issue_gradient<D>(f.dk, f.ds, shared_address(smem->q[t.stage]));
 
     // dQ needs dS of both consumers.
     named_barrier_sync<CONSUMER_THREADS>(CONSUMERS_BARRIER);
     issue_dq<D>(f.dq, shared_address(smem->ds[count % 2]), shared_address(smem->k) + columns);
-    issue_gradient<D>(f.dk, f.ds, shared_address(smem->q[t.stage]));
     if (BIAS == TABLE && !is_far(p, lead))
         add_table<D>(f, p, smem->ds[count % 2], lead, smem->bins[0], smem->bins[1]);
     if (BIAS == LONG_TABLE && !is_far(p, lead))
         add_table<D>(f, p, smem->ds[count % 2], lead, long_bins(p, w, 0), long_bins(p, w, 1));
 
-    // dQ goes to shared memory while dK is in flight. After dK the stage is free.
+    // dV and dK are done: the stage is free. dQ goes to shared memory while the next tile loads.
     wgmma_wait<1>();
+    fence_fragment(f.dk);
     fence_fragment(f.dv);
     fence_fragment(f.p);
-    fence_fragment(f.dq);
-    store_dq<D>(f.dq, smem, count, group);
-    wgmma_wait<0>();
-    fence_fragment(f.dk);
     fence_fragment(f.ds);
     if (threadIdx.x % WARPGROUP == 0)
         mbarrier_arrive(&smem->empty[t.stage]);
+    wgmma_wait<0>();
+    fence_fragment(f.dq);
+    store_dq<D>(f.dq, smem, count, group);
 }
 
 // Rotates dK back. Both elements of a pair are in one thread: half of the columns apart, or next to
