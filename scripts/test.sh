@@ -73,7 +73,7 @@ more)
     build thread
     ALIBI_EVERY_FAULT=1 run "release build, slow tests, every fault" build/release -L 'slow|fault'
     ALIBI_EVERY_CASE=1 run "release build, every case of every operation" build/release \
-        -R ops/test_cases
+        -R 'ops/test_(cases|skipping)'
     run "address and undefined-behaviour sanitizers" build/sanitize -LE cli
     run "thread sanitizer" build/thread -L thread
     ;;

@@ -348,6 +348,13 @@ static bool check_case(struct skip_case c, const struct ops *ops)
 
 #define TINY 0x1p-24
 
+/* The first set of vector instructions takes all cases, and each of the others a third of them;
+ * with ALIBI_EVERY_CASE in the environment all. */
+static bool is_taken(int set, size_t number)
+{
+    return set == 0 || number % 3 == (size_t)set % 3 || getenv("ALIBI_EVERY_CASE") != NULL;
+}
+
 static void check_all(const struct skip_case *cases, size_t count)
 {
     bool good = true;
@@ -356,10 +363,11 @@ static void check_all(const struct skip_case *cases, size_t count)
         struct ops ops;
         assert_true(cpu_ops_for_set(&ops, cpu_set_name(s)));
         printf("%s\n", cpu_set_name(s));
-        for (size_t i = 0; i < count; i++)
-            if (s == 0 ||
-                cases[i].L <= SHORT) /* the long ones take a second each, and once is enough */
+        for (size_t i = 0; i < count; i++) {
+            bool enough = s > 0 && cases[i].L > SHORT; /* these take a second each: once */
+            if (is_taken(s, i) && !enough)
                 good &= check_case(cases[i], &ops);
+        }
     }
     assert_true(good);
 }
@@ -491,6 +499,8 @@ static void decoding_and_chunks_stay_within_what_is_proven(void **state)
         for (int q = 0; q < 5; q++)
             for (int l = 0; l < 4; l++) {
                 struct ops ops;
+                if (!is_taken(s, (size_t)(q + l)))
+                    continue;
                 assert_true(cpu_ops_for_set(&ops, cpu_set_name(s)));
                 good &= check_tail((struct skip_case){ lengths[l], 4, 2, 16, BIAS_LINEAR, 0,
                                                        KEYS_RANDOM, 1e-2, 0 },
