@@ -129,3 +129,13 @@ finish() {
     echo "[  FAILED  ] $failed test(s)."
     exit 1
 }
+
+need_mpi() { # N: where there is no MPI, so many tests are skipped
+    if ! command -v mpirun > /dev/null || [ ! -e "$(dirname "$program")/libalibi_mpi.so" ]; then
+        skip "$1" "no MPI"
+        finish
+    fi
+    # As root, with more ranks than cores, which then take turns.
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
+    export OMP_NUM_THREADS=1 OMPI_MCA_hwloc_base_binding_policy=none
+}

@@ -3,13 +3,7 @@
 # another number, stopped and killed, and used wrongly.
 . "$(dirname "$0")/lib.sh"
 
-if ! command -v mpirun > /dev/null || [ ! -e "$(dirname "$program")/libalibi_mpi.so" ]; then
-    skip 20 "no MPI"
-    finish
-fi
-# As root, with more ranks than cores, which then take turns.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
-export OMP_NUM_THREADS=1 OMPI_MCA_hwloc_base_binding_policy=none
+need_mpi 36
 ranks() { # N, then the arguments of train
     mpirun -n "$1" --oversubscribe "$program" train --device cpu "${@:2}"
 }

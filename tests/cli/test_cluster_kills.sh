@@ -3,12 +3,7 @@
 # and the end has the bytes of a run that was never stopped.
 . "$(dirname "$0")/lib.sh"
 
-if ! command -v mpirun > /dev/null || [ ! -e "$(dirname "$program")/libalibi_mpi.so" ]; then
-    skip 6 "no MPI"
-    finish
-fi
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
-export OMP_NUM_THREADS=1 OMPI_MCA_hwloc_base_binding_policy=none
+need_mpi 6
 small=(--device cpu --text-bytes 200000 --layers 1 --width 16 --heads 2 --train-length 16 --batch 3
     --accumulate 12 --schedule constant --save-every 7 --eval-every 0 --warmup 2 --dropout 0.1
     --deterministic-sum --quiet --out)

@@ -21,8 +21,9 @@
 //     consumer                        P^T = exp(S^T)    dS^T, stored to smem            leave dQ
 //                                                       ^ both consumers meet before dQ
 //
-// dQ before dK, so that dQ leaves while dK is computed, made backward 1.5% faster at 16K and 2 to
-// 3.5% slower at 4K (H200): then nothing is in flight while the consumers meet.
+// Tried: dQ before dK, so that dQ leaves while dK is computed. Together with one arrival per warp
+// and dS stored as matrices, which stayed, backward was 1.5% faster at 16K and 2 to 3.5% slower at
+// 4K (H200). A likely reason is that then nothing is in flight while the consumers meet.
 //
 // Scores are transposed, keys by queries: then P^T and dS^T are in registers in the layout that the
 // A operands of dV and dK need, and only dS goes through shared memory, for dQ. Accumulators start
