@@ -10,19 +10,12 @@
 #include <stdint.h>
 
 /* Version of this header. A module of another version is refused. */
-enum { WIRE_INTERFACE = 2, WIRE_HOST_MAX = 64 };
+enum { WIRE_INTERFACE = 3, WIRE_HOST_MAX = 64 };
 
 struct wire_host {
     int version;
     void (*fail)(int status, const char *message); /* records the message, as fail() does */
 };
-
-/* In which so many ranks must have connected; otherwise SIGALRM ends the process. OpenMPI 4.1 does
- * not always notice that a rank dies meanwhile, and would wait for it without end. */
-static inline unsigned wire_seconds(int64_t ranks)
-{
-    return (unsigned)(25 + ranks / 4);
-}
 
 struct wire {
     int rank, size;
@@ -45,6 +38,6 @@ struct wire {
 
 /* `host` must outlive the connection. Once per process. */
 #define WIRE_OPEN_SYMBOL "alibi_mpi_open"
-typedef int wire_open_function(struct wire *out, const struct wire_host *host, int64_t ranks);
+typedef int wire_open_function(struct wire *out, const struct wire_host *host);
 
 #endif

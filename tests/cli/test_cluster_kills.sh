@@ -7,7 +7,8 @@ need_mpi 6
 small=(--device cpu --text-bytes 200000 --layers 1 --width 16 --heads 2 --train-length 16 --batch 3
     --accumulate 12 --schedule constant --save-every 7 --eval-every 0 --warmup 2 --dropout 0.1
     --deterministic-sum --quiet --out)
-alive() { pgrep -P "$launcher" alibi > /dev/null; }
+ranks() { pgrep -r D,R,S,T -P "$launcher" alibi; } # not those that mpirun has not reaped yet
+alive() { ranks > /dev/null; }
 RANDOM=17
 longest=0
 lost=0
@@ -18,7 +19,7 @@ for i in $(seq 50); do
     launcher=$!
     wait_for alive
     sleep "$((RANDOM % 3)).$((RANDOM % 10))"
-    victims=($(pgrep -P $launcher alibi))
+    victims=($(ranks))
     [ ${#victims[@]} = 0 ] || kill -KILL "${victims[RANDOM % ${#victims[@]}]}"
     begun=$SECONDS
     while alive && [ $((SECONDS - begun)) -lt 60 ]; do sleep 0.05; done

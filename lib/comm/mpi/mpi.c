@@ -5,7 +5,6 @@
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "alibi.h"
 #include "comm/wire.h"
@@ -72,7 +71,7 @@ static int refuse(int status, const char *message)
 
 __attribute__((visibility("default"))) wire_open_function alibi_mpi_open;
 
-int alibi_mpi_open(struct wire *out, const struct wire_host *to, int64_t ranks)
+int alibi_mpi_open(struct wire *out, const struct wire_host *to)
 {
     struct wire w = { .broadcast = broadcast,
                       .all_gather = all_gather,
@@ -80,7 +79,7 @@ int alibi_mpi_open(struct wire *out, const struct wire_host *to, int64_t ranks)
                       .exchange = exchange,
                       .close = close_all };
     char name[MPI_MAX_PROCESSOR_NAME] = "";
-    int begun = 0, status, provided, length;
+    int begun = 0, provided, length;
     MPI_Comm machine;
 
     host = to;
@@ -89,11 +88,9 @@ int alibi_mpi_open(struct wire *out, const struct wire_host *to, int64_t ranks)
     MPI_Initialized(&begun);
     if (begun)
         return refuse(ALIBI_USAGE, "MPI connects a process once, and has done so already");
-    alarm(wire_seconds(ranks));
-    status = check(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
-    alarm(0);
-    if (status != ALIBI_OK)
-        return status;
+    if (check(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread") !=
+        ALIBI_OK)
+        return ALIBI_IO;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &w.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &w.size);
