@@ -137,20 +137,24 @@ static const int64_t embedding_tests[][CASE_SIZES] = { { 1, 1, 1, 1 },    { 2, 5
                                                        { 2, 0, 4, 4 },    { 2, 1031, 24, 257 } };
 static const int64_t embedding_bench[][CASE_SIZES] = { { 8, 512, 768, 50257 } };
 
-/* ---- linear. option: 1 bias; backward: 2 without dx, 4 without dweight; 8 decoding */
+/* ---- linear. option: 1 bias; backward: 2 without dx, 4 without dweight; 8 and 9 decoding, 10 and
+ * 11 the first gradient */
 
 static bool make_linear(struct op_case *c)
 {
     int64_t rows = c->n[0], in = c->n[1], out = c->n[2];
-    bool bias = c->option & 1, dx = !(c->option & 2), dweight = !(c->option & 4);
+    bool decoding = c->option / 2 == 4, first = c->option / 2 == 5;
+    bool bias = c->option & 1, dx = first || !(c->option & 2), dweight = !(c->option & 4);
     enum dtype T = c->type, S = dtype_sums(T);
 
-    if (c->option > 9)
-        return false;
-    c->directions[1] = c->option < 8;
-    c->args.linear.decoding = c->option & 8;
+    c->directions[0] = !first;
+    c->directions[1] = !decoding;
+    c->args.linear.decoding = decoding;
+    c->args.linear.first = first;
     say(c, "%s%s%s%s", bias ? " bias" : "", dx ? "" : " no dx", dweight ? "" : " no dweight",
-        c->option & 8 ? " decoding" : "");
+        decoding ? " decoding"
+        : first  ? " first"
+                 : "");
     ADD(c, linear, y, matrix(T, rows, out), OUT, UNUSED);
     ADD(c, linear, x, matrix(T, rows, in), IN, dweight ? IN : UNUSED);
     ADD(c, linear, weight, matrix(T, out, in), IN, IN);
@@ -158,7 +162,7 @@ static bool make_linear(struct op_case *c)
     if (dx)
         ADD(c, linear, dx, matrix(T, rows, in), UNUSED, OUT);
     if (dweight)
-        ADD(c, linear, dweight, matrix(S, out, in), UNUSED, ADDED);
+        ADD(c, linear, dweight, matrix(S, out, in), UNUSED, first ? OUT : ADDED);
     if (bias) {
         ADD(c, linear, bias, vector(T, out), IN, UNUSED);
         ADD(c, linear, dbias, vector(S, out), UNUSED, ADDED);
@@ -217,7 +221,8 @@ static alibi_status linear_activation_forward(struct device *dev, const union ca
     return dev->ops->linear_activation_forward(dev, &a->linear_activation);
 }
 
-/* option: kind; 4 with dup_sums and dbias; 8 dup is up; 16 dup is scratch; 24 dropout */
+/* option: kind; 4 with dup_sums and dbias, else the first gradient; 8 dup is up; 16 dup is scratch;
+ * 24 dropout */
 static bool make_activation_linear(struct op_case *c)
 {
     int64_t rows = c->n[0], C = c->n[1], F = c->n[2], width = activated_columns(c);
@@ -228,7 +233,8 @@ static bool make_activation_linear(struct op_case *c)
         return false;
     c->args.linear_activation.kind = kind;
     c->args.linear_activation.dropout = dropout_of(place == 3 ? 0.3 : 0.0);
-    say(c, " %s%s%s", activation_names[kind], c->option & 4 ? " sums" : "",
+    c->args.linear_activation.first = !(c->option & 4);
+    say(c, " %s%s%s", activation_names[kind], c->option & 4 ? " sums" : " first",
         place == 0   ? ""
         : place == 1 ? " dup=up"
         : place == 2 ? " dup=scratch"
@@ -239,7 +245,7 @@ static bool make_activation_linear(struct op_case *c)
     ADD(c, linear_activation, up, matrix(T, rows, width), IN, UNUSED);
     ADD(c, linear_activation, scratch, matrix(T, rows, F), SCRATCH, UNUSED);
     ADD(c, linear_activation, dup, matrix(T, rows, width), OUT, UNUSED);
-    ADD(c, linear_activation, dweight, matrix(S, C, F), ADDED, UNUSED);
+    ADD(c, linear_activation, dweight, matrix(S, C, F), c->option & 4 ? ADDED : OUT, UNUSED);
     if (c->option & 4) {
         ADD(c, linear_activation, dup_sums, vector(S, width), ADDED, UNUSED);
         ADD(c, linear_activation, dbias, vector(S, C), ADDED, UNUSED);
@@ -1019,7 +1025,7 @@ static alibi_status fill(struct device *dev, const union case_args *a)
 const struct operation operations[] = {
     { "embedding", "B L C V", 7, make_embedding, { embedding_forward, embedding_backward },
       { 2e-7, 2e-6 }, .roundings = 1, TESTS(embedding_tests), BENCH(embedding_bench, 1) },
-    { "linear", "rows in out", 10, make_linear, { linear_forward, linear_backward },
+    { "linear", "rows in out", 12, make_linear, { linear_forward, linear_backward },
       { 1e-6, 1e-6 }, .roundings = 1, .blas = true, TESTS(linear_tests), BENCH(linear_bench, 1) },
     { "linear_decoding", "rows in out", 10, make_linear, { linear_forward, NULL },
       { 1e-6, 0 }, .roundings = 1, BENCH(decoding_bench, 8) }, /* tested as options of linear */

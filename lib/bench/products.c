@@ -135,7 +135,8 @@ static alibi_status backward_products(const struct products *p, const struct pro
 
     for (int i = 0; i < a->times; i++)
         TRY_RETURN(dev->ops->linear_backward(
-            dev, &(struct linear_args){ .dx = dx, .dweight = dw, .dy = dy, .x = x, .weight = w }));
+            dev, &(struct linear_args){
+                     .dx = dx, .dweight = dw, .first = i == 0, .dy = dy, .x = x, .weight = w }));
     return ALIBI_OK;
 }
 

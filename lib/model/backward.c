@@ -2,8 +2,9 @@
  *
  * dx is the gradient of the residual stream. Each branch reads it, sends it back through its own
  * operations, and the backward pass of its norm adds the branch's share to dx. Of two parallel
- * branches both read it as it was after the block. Gradients of parameters accumulate. The outputs
- * of norms are not kept: a norm's backward pass computes them again. Other activations that the
+ * branches both read it as it was after the block. Gradients of parameters accumulate; the first
+ * one of a matrix since they were cleared is written over what its memory held. The outputs of
+ * norms are not kept: a norm's backward pass computes them again. Other activations that the
  * forward pass did not keep are recomputed first, from the same numbers: the result has the same
  * bits, except where a device activates the unrounded sums of a product of which only the rounded
  * ones are kept. */
@@ -71,6 +72,7 @@ static alibi_status leave_branch(struct workspace *w, struct norm norm, struct t
     for (int i = 0; i < count; i++)
         TRY_RETURN(ops->linear_backward(
             m->device, &(struct linear_args){ .dweight = gradient_of(m, all[i].weight),
+                                              .first = takes_first_gradient(m, all[i].weight),
                                               .dbias = all[i].dbias,
                                               .dy = all[i].dy,
                                               .x = a->normed,
@@ -105,6 +107,7 @@ static alibi_status feed_forward_back(struct workspace *w, const struct pass *p,
                                                      .dup_sums = gradient_of(m, b->up_bias),
                                                      .scratch = a->dactivated,
                                                      .dweight = gradient_of(m, b->down),
+                                                     .first = takes_first_gradient(m, b->down),
                                                      .dbias = gradient_of(m, b->down_bias),
                                                      .dy = dy,
                                                      .activated = l->activated,
@@ -166,13 +169,14 @@ static alibi_status attend_back(struct workspace *w, const struct pass *p, int64
 
     /* The output projection. */
     TRY_RETURN(enter_branch(w, p, attention_place(n), m->config.parallel ? a->dblock : a->dx, &dy));
-    TRY_RETURN(
-        ops->linear_backward(m->device, &(struct linear_args){ .dx = a->dattended,
-                                                               .dweight = gradient_of(m, b->out),
-                                                               .dbias = gradient_of(m, b->out_bias),
-                                                               .dy = dy,
-                                                               .x = l->attended,
-                                                               .weight = value_of(m, b->out) }));
+    TRY_RETURN(ops->linear_backward(m->device,
+                                    &(struct linear_args){ .dx = a->dattended,
+                                                           .dweight = gradient_of(m, b->out),
+                                                           .first = takes_first_gradient(m, b->out),
+                                                           .dbias = gradient_of(m, b->out_bias),
+                                                           .dy = dy,
+                                                           .x = l->attended,
+                                                           .weight = value_of(m, b->out) }));
     /* Attention: dq, dk and dv are in dqkv as q, k and v are in qkv. */
     args.dy = tensor_heads(a->dattended, p->B, p->L, 0, H, D);
     args.dq = tensor_heads(a->dqkv, p->B, p->L, 0, H, D);
@@ -205,6 +209,10 @@ static alibi_status embed_back(struct workspace *w, const struct pass *p)
     }
     if (m->clusters > 0)
         TRY_RETURN(adaptive_embed_back(w, dy));
+    else
+        TRY_RETURN(begin_gradient(m, m->embedding));
+    if (rows && m->positions[0] >= 0)
+        TRY_RETURN(begin_gradient(m, m->positions[0]));
     return ops->embedding_backward(
         m->device, &(struct embedding_args){
                        .dweight = m->clusters > 0 ? tensor_none() : gradient_of(m, m->embedding),
@@ -231,5 +239,8 @@ alibi_status backward(struct workspace *w, const struct pass *p)
         TRY_RETURN(attend_back(w, p, n));
     }
     TRY_RETURN(tables_backward(w->tables, w->model));
-    return embed_back(w, p);
+    TRY_RETURN(embed_back(w, p));
+    for (int i = 0; i < w->model->count; i++) /* clusters of the vocabulary without a token */
+        TRY_RETURN(begin_gradient(w->model, i));
+    return ALIBI_OK;
 }

@@ -46,6 +46,7 @@ struct parameter {
     struct tensor
         value; /* what passes read: the master itself, or its copy in the type of activations */
     struct tensor gradient; /* absent in a model that is not trained */
+    bool fresh; /* the gradient is 0, whatever its memory holds: the next one is written there */
 };
 
 /* Where a block's parameters are; an index into the table, or -1. */
@@ -232,6 +233,8 @@ alibi_status model_loss(struct workspace *w, const int32_t *tokens, const int32_
 alibi_status model_gradients(struct workspace *w, const int32_t *tokens, const int32_t *targets,
                              int64_t B, int64_t L, double scale, struct dropout drop,
                              double *loss_sum);
+/* The next pass begins with gradients of 0. The memory of matrices is not cleared: their first
+ * gradient overwrites it, so until the end of that pass it holds nothing. */
 alibi_status model_clear_gradients(struct model *m);
 
 /* How many of `rows` rows a softmax of the output layer takes at a time; weight: the parameter. */

@@ -478,14 +478,26 @@ out:
     return status;
 }
 
+/* Matrices decay, norms and biases do not: these are few numbers, at the end of the buffer. */
 alibi_status model_clear_gradients(struct model *m)
 {
     alibi_status status;
+    struct tensor all = model_flat(m, m->gradients);
 
     device_lock(m->device);
-    status = m->device->ops->fill(m->device, model_flat(m, m->gradients), 0.0);
+    status =
+        m->device->ops->fill(m->device, vector_part(all, m->decaying, m->span - m->decaying), 0.0);
+    for (int i = 0; i < m->count; i++)
+        m->parameters[i].fresh = m->parameters[i].decays;
     device_unlock(m->device);
     return status;
+}
+
+alibi_status begin_gradient(const struct model *m, int index)
+{
+    return takes_first_gradient(m, index)
+               ? m->device->ops->fill(m->device, m->parameters[index].gradient, 0.0)
+               : ALIBI_OK;
 }
 
 alibi_status model_refresh(struct model *m)

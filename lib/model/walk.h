@@ -295,6 +295,19 @@ static inline struct tensor gradient_of(const struct model *m, int index)
     return index < 0 ? tensor_none() : m->parameters[index].gradient;
 }
 
+/* Whether a matrix has no gradient since they were cleared: the caller writes one. */
+static inline bool takes_first_gradient(const struct model *m, int index)
+{
+    bool fresh = m->parameters[index].fresh;
+
+    m->parameters[index].fresh = false;
+    return fresh;
+}
+
+/* Clears the gradient if it is still to be written: for what only adds to it, and for parameters
+ * that a pass has not used (parameters.c). */
+alibi_status begin_gradient(const struct model *m, int index);
+
 /* The gates of the layer that has most. */
 static inline int64_t most_gates(const struct model *m)
 {

@@ -13,7 +13,8 @@
  *   - Tensors are contiguous unless the contract says "view": then the last two dimensions' strides
  *     are D and 1, and the others are free.
  *   - Outputs are overwritten, except gradients of parameters (dweight, dbias, dtable, dslopes ...)
- *     and tensors that "accumulate": those are added to.
+ *     and tensors that "accumulate": those are added to. With `first`, dweight is overwritten too,
+ *     whatever it held, by what adding to zeros would give (the sign of a 0 may differ).
  *   - A tensor that "may be absent" is then zero-initialised, or tensor_none().
  *   - Results do not depend on the number of threads beyond the order of sums that CBLAS chooses,
  *     and repeat bit for bit for the same number of threads.
@@ -211,6 +212,7 @@ struct linear_args {
     bool decoding;
     int64_t room;                         /* decoding; 0: no more than there are rows */
     struct tensor dy, dx, dweight, dbias; /* dweight, dbias S */
+    bool first;                           /* backward: dweight is overwritten */
 };
 typedef alibi_status linear_fn(struct device *dev, const struct linear_args *a);
 
@@ -240,6 +242,7 @@ struct linear_activation_args {
     struct tensor dup, scratch;   /* scratch [rows, F] */
     struct tensor dup_sums;       /* S, the gradient of the bias in up; may be absent */
     struct tensor dweight, dbias; /* S; dbias may be absent */
+    bool first;                   /* backward: dweight is overwritten */
 };
 typedef alibi_status linear_activation_fn(struct device *dev,
                                           const struct linear_activation_args *a);

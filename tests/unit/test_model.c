@@ -296,6 +296,65 @@ static void fast_operations_give_the_reference_losses_and_gradients(void **state
     }
 }
 
+/* ---- the first gradient is written, the others are added */
+
+/* Every parameter's gradient becomes NaN; the gaps between them stay 0. */
+static void spoil_gradients(struct model *m)
+{
+    for (int i = 0; i < m->count; i++) {
+        struct tensor g = m->parameters[i].gradient;
+        assert_ok(m->device->ops->fill(m->device, g, NAN));
+    }
+}
+
+static void check_first_gradients(struct alibi_config c, int64_t ids, const char *what)
+{
+    struct device fast = { .ops = ops_cpu() };
+    struct model *m = new_model(c, &fast, DTYPE_F32);
+    int32_t tokens[B * L], targets[B * L];
+    float *added = NULL;
+    const float *gradients = m->gradients;
+    size_t bytes = (size_t)m->span * sizeof *added;
+
+    draw_tokens(tokens, B * L, ids, 1);
+    draw_tokens(targets, B * L, ids, 2);
+    assert_ok(NEW_ARRAY(&added, m->span, "gradients"));
+    memset(m->gradients, 0, bytes);
+    for (int i = 0; i < m->count; i++)
+        assert_false(m->parameters[i].fresh);
+    loss_of(m, tokens, targets);
+    memcpy(added, m->gradients, bytes);
+    spoil_gradients(m);
+    assert_ok(model_clear_gradients(m));
+    loss_of(m, tokens, targets);
+    for (int64_t i = 0; i < m->span; i++)
+        if (!(gradients[i] == added[i]))
+            fail_msg("%s, %s: gradient %lld is %a, added to 0 it was %a", c.position, what,
+                     (long long)i, (double)gradients[i], (double)added[i]);
+    loss_of(m, tokens, targets);
+    for (int64_t i = 0; i < m->span; i++)
+        assert_true(fabs((double)gradients[i] - 2 * (double)added[i]) <=
+                    1e-5 * (1e-2 + fabs((double)added[i])));
+    mem_free(added);
+    model_free(m);
+}
+
+static void the_first_gradients_are_those_that_adding_to_zeros_gives(void **state)
+{
+    struct alibi_config c;
+
+    (void)state;
+    for (int i = 0; position_variant(i, &c); i++) {
+        check_first_gradients(c, VOCAB, "tied");
+        check_first_gradients(adaptive(c), 2, "tails without a token");
+        c.tied = false;
+        check_first_gradients(c, VOCAB, "untied");
+        check_first_gradients(adaptive(c), VOCAB, "adaptive, untied");
+        c.parallel = true;
+        check_first_gradients(adaptive(c), 2, "parallel, untied, tails without a token");
+    }
+}
+
 /* ---- computing again instead of keeping */
 
 static void gradients_with(struct model *m, struct pass_settings settings, struct dropout drop,
@@ -1135,6 +1194,7 @@ int main(void)
         cmocka_unit_test(gradients_equal_finite_differences_for_every_kind_of_block),
         cmocka_unit_test(biases_are_where_the_options_say),
         cmocka_unit_test(fast_operations_give_the_reference_losses_and_gradients),
+        cmocka_unit_test(the_first_gradients_are_those_that_adding_to_zeros_gives),
         cmocka_unit_test(what_is_computed_again_gives_the_same_gradients_bit_for_bit),
         cmocka_unit_test(dropouts_within_a_branch_act_in_training_alone),
         cmocka_unit_test(used_tiles_are_recorded_only_if_some_may_be_skipped),

@@ -82,7 +82,8 @@ alibi_status cpu_linear_backward(struct device *dev, const struct linear_args *a
                     a->dy.data, (int)out, a->weight.data, (int)in, 0.0f, a->dx.data, (int)in);
     if (present(a->dweight))
         cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)out, (int)in, (int)rows, 1.0f,
-                    a->dy.data, (int)out, a->x.data, (int)in, 1.0f, a->dweight.data, (int)in);
+                    a->dy.data, (int)out, a->x.data, (int)in, a->first ? 0.0f : 1.0f,
+                    a->dweight.data, (int)in);
     if (present(a->dbias))
         add_column_sums(a->dbias.data, a->dy.data, rows, out);
     return ALIBI_OK;

@@ -506,9 +506,11 @@ alibi_status input_gradient(struct device *dev, struct tensor dx, struct tensor 
     return multiply(cuda_of(dev), &p);
 }
 
-alibi_status parameter_gradients(struct context *c, struct tensor dweight, struct tensor dbias,
-                                 struct tensor dy, struct tensor x)
+// first: dweight is written and not read, which saves clearing it before and reading it here.
+alibi_status parameter_gradients(struct device *dev, struct tensor dweight, bool first,
+                                 struct tensor dbias, struct tensor dy, struct tensor x)
 {
+    struct context *c = cuda_of(dev);
     const struct product p = { .transpose_b = true,
                                .m = dweight.shape[1],
                                .n = dweight.shape[0],
@@ -517,12 +519,15 @@ alibi_status parameter_gradients(struct context *c, struct tensor dweight, struc
                                .sums = dweight.type,
                                .a = x.data,
                                .b = dy.data,
-                               .c = dweight.data,
+                               .c = first ? NULL : dweight.data,
                                .d = dweight.data };
 
-    if (present(dweight) && p.m > 0 && p.n > 0 && p.k > 0) {
+    if (present(dweight) && p.m > 0 && p.n > 0) {
         cuda_part(c, "linear weight gradient");
-        TRY_RETURN(multiply(c, &p));
+        if (p.k > 0)
+            TRY_RETURN(multiply(c, &p));
+        else if (first)
+            TRY_RETURN(cuda_fill(dev, dweight, 0.0));
     }
     if (!present(dbias))
         return ALIBI_OK;
@@ -571,7 +576,7 @@ alibi_status cuda_linear_backward(struct device *dev, const struct linear_args *
 {
     if (present(a->dx))
         TRY_RETURN(input_gradient(dev, a->dx, a->dy, a->weight));
-    return parameter_gradients(cuda_of(dev), a->dweight, a->dbias, a->dy, a->x);
+    return parameter_gradients(dev, a->dweight, a->first, a->dbias, a->dy, a->x);
 }
 
 alibi_status cuda_linear_activation_forward(struct device *dev,
@@ -615,5 +620,5 @@ alibi_status cuda_linear_activation_backward(struct device *dev,
         TRY_RETURN(cuda_dropout(dev, a->scratch, a->scratch, a->dropout));
     cuda_part(c, "activation");
     TRY_RETURN(cuda_activation_backward_sums(c, a->kind, a->dup, a->dup_sums, a->scratch, a->up));
-    return parameter_gradients(c, a->dweight, a->dbias, a->dy, a->activated);
+    return parameter_gradients(dev, a->dweight, a->first, a->dbias, a->dy, a->activated);
 }

@@ -1,7 +1,7 @@
 /* linear.c
  *
  *   y = x weight^T + bias
- *   dx = dy weight,   dweight += dy^T x,   dbias += column sums of dy */
+ *   dx = dy weight,   dweight += dy^T x (first: =),   dbias += column sums of dy */
 #include "ops/ref/ref.h"
 
 /* Row by row: the bits of a row never depend on the number of rows. */
@@ -50,7 +50,7 @@ alibi_status ref_linear_backward(struct device *dev, const struct linear_args *a
             double sum = 0.0;
             for (int64_t r = 0; r < rows; r++)
                 sum += get(a->dy, r * out + o) * get(a->x, r * in + i);
-            add(a->dweight, o * in + i, sum);
+            set(a->dweight, o * in + i, sum + (a->first ? 0.0 : get(a->dweight, o * in + i)));
         }
     if (present(a->dbias))
         add_column_sums(a->dbias, a->dy);
@@ -79,6 +79,7 @@ alibi_status ref_linear_activation_backward(struct device *dev,
 {
     struct linear_args product = { .dx = a->scratch,
                                    .dweight = a->dweight,
+                                   .first = a->first,
                                    .dbias = a->dbias,
                                    .dy = a->dy,
                                    .x = a->activated,
