@@ -268,22 +268,24 @@ static const int64_t linear_activation_tests[][CASE_SIZES] = { { 0, 3, 2 },     
 static const int64_t linear_activation_bench[][CASE_SIZES] = { { 2048, 768, 3072 } };
 
 /* ---- norm. option: 1 RMS norm; 2 bias; 4 branch; 8 dropout on it; 16 sum is x or, without a
- * branch, backward writes y again. Backward is that of the norm alone. */
+ * branch, backward writes y again; 32 backward sums dx. Backward is that of the norm alone. */
 
 static bool make_norm(struct op_case *c)
 {
     int64_t rows = c->n[0], C = c->n[1];
     bool branch = c->option & 4, drop = c->option & 8, last = c->option & 16;
+    bool sums = c->option & 32;
     enum dtype T = c->type, S = dtype_sums(T);
 
-    if (drop && !branch)
+    if ((drop && !branch) || (sums && branch))
         return false;
+    c->directions[0] = !sums;
     c->directions[1] = !branch;
     c->args.norm.kind = c->option & 1 ? ALIBI_RMSNORM : ALIBI_LAYERNORM;
     c->args.norm.dropout = dropout_of(drop ? 0.3 : 0.0);
     c->args.norm.eps = 1e-5;
-    say(c, "%s%s%s%s%s", c->option & 1 ? " rms" : "", c->option & 2 ? " bias" : "",
-        branch ? " branch" : "", drop ? " dropout" : "",
+    say(c, "%s%s%s%s%s%s", c->option & 1 ? " rms" : "", c->option & 2 ? " bias" : "",
+        branch ? " branch" : "", drop ? " dropout" : "", sums ? " sums" : "",
         !last    ? ""
         : branch ? " sum=x"
                  : " y again");
@@ -294,6 +296,8 @@ static bool make_norm(struct op_case *c)
     ADD(c, norm, dy, matrix(T, rows, C), UNUSED, IN);
     ADD(c, norm, dx, matrix(T, rows, C), UNUSED, ADDED);
     ADD(c, norm, dweight, vector(S, C), UNUSED, ADDED);
+    if (sums)
+        ADD(c, norm, dx_sums, vector(S, C), UNUSED, ADDED);
     if (!(c->option & 1))
         ADD(c, norm, mean, vector(S, rows), OUT, IN);
     if (c->option & 2) {
@@ -304,7 +308,7 @@ static bool make_norm(struct op_case *c)
         ADD(c, norm, branch, matrix(T, rows, C), IN, UNUSED);
         ADD(c, norm, sum, matrix(T, rows, C), OUT, UNUSED);
     }
-    c->stores_first = branch;
+    c->stores_first = branch || sums;
     if (branch && last)
         share(c, "sum", "x", 0);
     return true;
@@ -1035,7 +1039,7 @@ const struct operation operations[] = {
     { "linear_activation_backward", "rows C F", 32, make_activation_linear,
       { linear_activation_backward, NULL }, { 2e-6, 0 }, .roundings = 2, .blas = true,
       TESTS(linear_activation_tests), BENCH(linear_activation_bench, 4) },
-    { "norm", "rows C", 32, make_norm, { norm_forward, norm_backward },
+    { "norm", "rows C", 64, make_norm, { norm_forward, norm_backward },
       { 2e-6, 2e-6 }, .roundings = 2, TESTS(norm_tests), BENCH(norm_bench, 2) },
     { "activation", "rows F", 16, make_activation, { activation_forward, activation_backward },
       { 1e-6, 1e-6 }, .roundings = 1, TESTS(activation_tests), BENCH(activation_bench, 0) },

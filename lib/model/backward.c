@@ -11,7 +11,7 @@
 #include "model/walk.h"
 
 alibi_status norm_backward(struct workspace *w, struct norm norm, struct tensor dx, struct tensor y,
-                           struct tensor dy, struct tensor x)
+                           struct tensor dy, struct tensor x, struct tensor sums)
 {
     const struct model *m = w->model;
 
@@ -26,7 +26,8 @@ alibi_status norm_backward(struct workspace *w, struct norm norm, struct tensor 
                                         .dy = dy,
                                         .dx = dx,
                                         .dweight = gradient_of(m, norm.weight),
-                                        .dbias = gradient_of(m, norm.bias) });
+                                        .dbias = gradient_of(m, norm.bias),
+                                        .dx_sums = sums });
 }
 
 /* The gradient that enters a branch: that of the stream that it was added to, after the branch's
@@ -49,10 +50,11 @@ struct entrance {
 };
 
 /* Back through the first layers of a branch and the norm of x before them: dy to dnorm, dnorm to
- * dx. The gradient of the layers' weights comes last, because the norm's backward pass computes
- * their input, normed, again; until then its memory holds the second layer's part of dnorm. */
+ * dx, with its sums for the branch that comes next. The gradient of the layers' weights comes last,
+ * because the norm's backward pass computes their input, normed, again; until then its memory holds
+ * the second layer's part of dnorm. */
 static alibi_status leave_branch(struct workspace *w, struct norm norm, struct tensor x,
-                                 struct entrance first, struct entrance second)
+                                 struct tensor sums, struct entrance first, struct entrance second)
 {
     const struct model *m = w->model;
     const struct ops *ops = m->device->ops;
@@ -68,7 +70,7 @@ static alibi_status leave_branch(struct workspace *w, struct norm norm, struct t
     if (count == 2)
         TRY_RETURN(ops->residual_forward(m->device, a->dnorm, a->dnorm, a->normed,
                                          (struct dropout){ .p = 0 }));
-    TRY_RETURN(norm_backward(w, norm, a->dx, a->normed, a->dnorm, x));
+    TRY_RETURN(norm_backward(w, norm, a->dx, a->normed, a->dnorm, x, sums));
     for (int i = 0; i < count; i++)
         TRY_RETURN(ops->linear_backward(
             m->device, &(struct linear_args){ .dweight = gradient_of(m, all[i].weight),
@@ -90,6 +92,8 @@ static alibi_status feed_forward_back(struct workspace *w, const struct pass *p,
     /* dup takes the place of dactivated where it has its shape. */
     struct tensor dy, dup = m->config.activation == ALIBI_SWIGLU ? l->up : a->dactivated;
     struct dropout drop = dropout_within(w, p, w->settings.activation_dropout, activated_place(n));
+    bool after_norm = n < m->config.layers - 1 || m->norm >= 0;
+    bool summed = after_norm && entering_sums(m, p, b->down_bias).data;
 
     if (w->settings.recompute == ALIBI_RECOMPUTE_CHEAP)
         TRY_RETURN(ops->activation_forward(m->device, m->config.activation, l->activated, l->up));
@@ -108,12 +112,14 @@ static alibi_status feed_forward_back(struct workspace *w, const struct pass *p,
                                                      .scratch = a->dactivated,
                                                      .dweight = gradient_of(m, b->down),
                                                      .first = takes_first_gradient(m, b->down),
-                                                     .dbias = gradient_of(m, b->down_bias),
+                                                     .dbias = summed ? tensor_none()
+                                                                     : gradient_of(m, b->down_bias),
                                                      .dy = dy,
                                                      .activated = l->activated,
                                                      .weight = value_of(m, b->down),
                                                      .up = l->up }));
     return leave_branch(w, feed_forward_norm(w, n), m->config.parallel ? l->x : l->middle,
+                        entering_sums(m, p, b->out_bias),
                         (struct entrance){ b->up, dup, tensor_none() },
                         (struct entrance){ .weight = -1 });
 }
@@ -166,17 +172,19 @@ static alibi_status attend_back(struct workspace *w, const struct pass *p, int64
     struct gate_args gates = gated ? gates_of(w, p, n) : (struct gate_args){ 0 };
     int64_t H = args.q.shape[2], G = args.k.shape[2], D = args.q.shape[3];
     struct tensor dy, dbias = w->tables[pattern_kind(&m->pattern, n)].dbias;
+    bool summed = entering_sums(m, p, b->out_bias).data;
 
     /* The output projection. */
     TRY_RETURN(enter_branch(w, p, attention_place(n), m->config.parallel ? a->dblock : a->dx, &dy));
-    TRY_RETURN(ops->linear_backward(m->device,
-                                    &(struct linear_args){ .dx = a->dattended,
-                                                           .dweight = gradient_of(m, b->out),
-                                                           .first = takes_first_gradient(m, b->out),
-                                                           .dbias = gradient_of(m, b->out_bias),
-                                                           .dy = dy,
-                                                           .x = l->attended,
-                                                           .weight = value_of(m, b->out) }));
+    TRY_RETURN(ops->linear_backward(
+        m->device,
+        &(struct linear_args){ .dx = a->dattended,
+                               .dweight = gradient_of(m, b->out),
+                               .first = takes_first_gradient(m, b->out),
+                               .dbias = summed ? tensor_none() : gradient_of(m, b->out_bias),
+                               .dy = dy,
+                               .x = l->attended,
+                               .weight = value_of(m, b->out) }));
     /* Attention: dq, dk and dv are in dqkv as q, k and v are in qkv. */
     args.dy = tensor_heads(a->dattended, p->B, p->L, 0, H, D);
     args.dq = tensor_heads(a->dqkv, p->B, p->L, 0, H, D);
@@ -188,6 +196,7 @@ static alibi_status attend_back(struct workspace *w, const struct pass *p, int64
         TRY_RETURN(ops->gate_backward(m->device, &gates));
     /* The fused projection to queries, keys and values, and that to gates. */
     return leave_branch(w, attention_norm(w, n), l->x,
+                        n > 0 ? entering_sums(m, p, m->blocks[n - 1].down_bias) : tensor_none(),
                         (struct entrance){ b->qkv, a->dqkv, gradient_of(m, b->qkv_bias) },
                         (struct entrance){ b->gate, gates.dz, tensor_none() });
 }
@@ -205,7 +214,8 @@ static alibi_status embed_back(struct workspace *w, const struct pass *p)
     if (m->embedding_norm >= 0) {
         dy = a->dnorm;
         TRY_RETURN(ops->fill(m->device, dy, 0.0));
-        TRY_RETURN(norm_backward(w, embedding_norm(w), dy, tensor_none(), a->dx, a->embedded));
+        TRY_RETURN(norm_backward(w, embedding_norm(w), dy, tensor_none(), a->dx, a->embedded,
+                                 tensor_none()));
     }
     if (m->clusters > 0)
         TRY_RETURN(adaptive_embed_back(w, dy));

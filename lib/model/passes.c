@@ -85,7 +85,8 @@ static alibi_status leave_head(struct workspace *w, const struct pass *p)
     if (m->norm < 0)
         return m->device->ops->copy(m->device, to, from);
     TRY_RETURN(m->device->ops->fill(m->device, a->dx, 0.0));
-    return norm_backward(w, final_norm(w), a->dx, tensor_none(), a->dnorm, a->x);
+    return norm_backward(w, final_norm(w), a->dx, tensor_none(), a->dnorm, a->x,
+                         entering_sums(m, p, m->blocks[m->config.layers - 1].down_bias));
 }
 
 alibi_status model_gradients(struct workspace *w, const int32_t *tokens, const int32_t *targets,

@@ -236,9 +236,10 @@ struct norm attention_norm(const struct workspace *w, int64_t n);
 struct norm feed_forward_norm(const struct workspace *w, int64_t n);
 struct norm final_norm(const struct workspace *w);
 
-/* y may be absent; otherwise it receives the norm's output again. */
+/* y may be absent; otherwise it receives the norm's output again. sums too: the column sums of the
+ * new dx are added to it. */
 alibi_status norm_backward(struct workspace *w, struct norm norm, struct tensor dx, struct tensor y,
-                           struct tensor dy, struct tensor x);
+                           struct tensor dy, struct tensor x, struct tensor sums);
 
 /* ---- the output layer (head.c)
  *
@@ -293,6 +294,14 @@ static inline struct tensor value_of(const struct model *m, int index)
 static inline struct tensor gradient_of(const struct model *m, int index)
 {
     return index < 0 ? tensor_none() : m->parameters[index].gradient;
+}
+
+/* A branch ends with a bias, whose gradient is the sum over the rows of the gradient that enters
+ * it. If that is the stream's as the norm before in the walk back has left it, the norm sums it
+ * where it makes it: this is the gradient of the bias, for that norm. Absent: the branch sums. */
+static inline struct tensor entering_sums(const struct model *m, const struct pass *p, int bias)
+{
+    return p->drop.p > 0 || m->config.parallel ? tensor_none() : gradient_of(m, bias);
 }
 
 /* Whether a matrix has no gradient since they were cleared: the caller writes one. */

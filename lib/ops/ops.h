@@ -258,7 +258,9 @@ typedef alibi_status linear_activation_fn(struct device *dev,
  *
  * Backward is that of y = norm(x): dx accumulates (the residual stream's gradient is already
  * there), and so do dweight and dbias. If y is present it receives forward's result again, bit for
- * bit, so that nobody has to keep it. bias and dbias are absent together. */
+ * bit, so that nobody has to keep it. bias and dbias are absent together. dx_sums += column sums of
+ * the new dx, as stored: the gradient of the bias of the layer before, in the order of sums that
+ * suits this pass. */
 struct norm_args {
     int kind;                   /* enum alibi_norm */
     struct tensor y, sum;       /* [rows, C] */
@@ -269,6 +271,7 @@ struct norm_args {
     double eps;
     struct tensor dy, dx;         /* [rows, C] */
     struct tensor dweight, dbias; /* S [C] */
+    struct tensor dx_sums;        /* S [C]; may be absent */
 };
 typedef alibi_status norm_fn(struct device *dev, const struct norm_args *a);
 

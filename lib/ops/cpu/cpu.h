@@ -24,6 +24,8 @@ void cpu_override_avx512(struct ops *ops);
 /* linear.c */
 linear_fn cpu_linear_forward, cpu_linear_backward;
 linear_activation_fn cpu_linear_activation_backward;
+/* sums[n] += sum over rows of dy[r, n], dy [rows, out]. */
+void cpu_add_column_sums(float *sums, const float *dy, int64_t rows, int64_t out);
 
 /* Fewer elementary steps than this are not worth waking other threads for. */
 enum { CPU_PARALLEL_MIN = 1 << 15 };

@@ -53,7 +53,7 @@ alibi_status cpu_linear_forward(struct device *dev, const struct linear_args *a)
 
 /* A task owns COLUMNS columns. Rows are summed ROWS at a time before they are added to the rest,
  * which keeps long sums exact. */
-static void add_column_sums(float *sums, const float *dy, int64_t rows, int64_t out)
+void cpu_add_column_sums(float *sums, const float *dy, int64_t rows, int64_t out)
 {
 #pragma omp parallel for if (rows * out >= CPU_PARALLEL_MIN)
     for (int64_t c = 0; c < out; c += COLUMNS) {
@@ -85,7 +85,7 @@ alibi_status cpu_linear_backward(struct device *dev, const struct linear_args *a
                     a->dy.data, (int)out, a->x.data, (int)in, a->first ? 0.0f : 1.0f,
                     a->dweight.data, (int)in);
     if (present(a->dbias))
-        add_column_sums(a->dbias.data, a->dy.data, rows, out);
+        cpu_add_column_sums(a->dbias.data, a->dy.data, rows, out);
     return ALIBI_OK;
 }
 
@@ -99,6 +99,6 @@ alibi_status cpu_linear_activation_backward(struct device *dev,
         return ref_linear_activation_backward(dev, a);
     rest.dup_sums = tensor_none();
     TRY_RETURN(ref_linear_activation_backward(dev, &rest));
-    add_column_sums(a->dup_sums.data, a->dup.data, a->dup.shape[0], a->dup.shape[1]);
+    cpu_add_column_sums(a->dup_sums.data, a->dup.data, a->dup.shape[0], a->dup.shape[1]);
     return ALIBI_OK;
 }

@@ -10,12 +10,18 @@ namespace
 
 enum { ADDERS = 32 };
 
+struct targets {
+    float *set[3];
+};
+
 __global__ void __launch_bounds__(LANES *ADDERS)
-    add_partials_kernel(float *sums, float *more, const float *partials, int count, int64_t columns)
+    add_partials_kernel(struct targets targets, const float *partials, int count, int64_t columns)
 {
     __shared__ float of_adder[ADDERS][LANES];
     const int64_t column = (int64_t)blockIdx.x * LANES + threadIdx.x;
-    float *to = blockIdx.y == 0 ? sums : more;
+    float *to = blockIdx.y == 0   ? targets.set[0]
+                : blockIdx.y == 1 ? targets.set[1]
+                                  : targets.set[2];
     float sum = 0.0f;
 
     if (column < columns)
@@ -100,11 +106,12 @@ template <class T> alibi_status run_add_bias(struct context *c, struct tensor y,
 } // namespace
 
 alibi_status cuda_add_partials(struct context *c, float *sums, float *more, const float *partials,
-                               int64_t count, int64_t columns)
+                               int64_t count, int64_t columns, float *last)
 {
-    const dim3 grid((unsigned)ceil_div(columns, LANES), more ? 2 : 1);
+    const struct targets targets = { { sums, more ? more : last, last } };
+    const dim3 grid((unsigned)ceil_div(columns, LANES), 1u + (more != NULL) + (last != NULL));
 
-    return launch(c, "partial sums", add_partials_kernel, grid, dim3(LANES, ADDERS), 0, sums, more,
+    return launch(c, "partial sums", add_partials_kernel, grid, dim3(LANES, ADDERS), 0, targets,
                   partials, (int)count, columns);
 }
 

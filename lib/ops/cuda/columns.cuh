@@ -18,10 +18,11 @@
 
 #include "ops/cuda/launch.cuh"
 
-// sums[n] += partials[0][0][n] + partials[1][0][n] + ..., in a fixed order, and more[n] +=
-// partials[.][1][n]. partials [count, 2, columns], or [count, columns] if `more` is absent.
+// sums[n] += partials[0][0][n] + partials[1][0][n] + ..., in a fixed order, and so for `more` and
+// `last`, with the next sets of partials. partials [count, sets, columns]: a set for each that is
+// present.
 alibi_status cuda_add_partials(struct context *c, float *sums, float *more, const float *partials,
-                               int64_t count, int64_t columns);
+                               int64_t count, int64_t columns, float *last = NULL);
 
 // As many blocks as a large GPU, of MULTIPROCESSORS, holds at once. Results depend on the number of
 // slices, so it is the same on every GPU.

@@ -280,7 +280,8 @@ template <class T> struct norm_backward {
     T *dx, *y; // y may be absent
     const T *dy, *x;
     const float *weight, *bias, *mean, *rstd; // bias may be absent; mean is, in RMS norm
-    float *groups; // sums of dweight and, with a bias, of dbias: [groups, 2 or 1, C]
+    float *groups; // sums of dweight, with a bias of dbias, with SUMS of dx: [groups, sets, C]
+    int sets;
     int64_t rows;
     int C;
     float per_row; // 1 / C
@@ -426,11 +427,12 @@ __device__ __forceinline__ void add_strip(float (&dweight)[N], float (&dbias)[N]
 }
 
 // Writes row k of the strip, which begins at element `at`: the gradient of its input and, if
-// wanted, its output.
-template <bool CENTRED, class T, int N, int R>
+// wanted, its output. With SUMS the gradient, as it is stored, is added to dx_sums.
+template <bool CENTRED, bool SUMS, class T, int N, int R>
 __device__ __forceinline__ void write_row(const struct norm_backward<T> &a, int64_t at,
                                           const strip<T, R> &s, int k, const float (&weight)[N],
-                                          const float (&bias)[N], struct row_sums means)
+                                          const float (&bias)[N], struct row_sums means,
+                                          float (&dx_sums)[N])
 {
     const bits<T, N> x = s.row(k, STRIP_X), dy = s.row(k, STRIP_DY), dx = s.row(k, STRIP_DX);
     float sum[N], y[N];
@@ -441,21 +443,26 @@ __device__ __forceinline__ void write_row(const struct norm_backward<T> &a, int6
         sum[i] = dx.at(i) + input_gradient<CENTRED>(dy.at(i) * weight[i], n, s.rstd[k], means);
         y[i] = output(n, weight[i], bias[i]);
     }
-    store<N>(a.dx + at, sum);
+    const bits<T, N> stored = bits_of<T, N>(sum);
+    store_bits<N>(a.dx + at, stored);
+    if (SUMS)
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            dx_sums[i] += stored.at(i);
     if (a.y)
         store<N>(a.y + at, y);
 }
 
 // A block walks the rows of its group, R at a time; a thread has N columns. One block barrier per
 // strip is enough, because of_warp alternates.
-template <class T, bool CENTRED, int R>
+template <class T, bool CENTRED, int R, bool SUMS>
 __global__ void __launch_bounds__(32 * warps_of<R>) backward_kernel(struct norm_backward<T> a)
 {
     constexpr int N = pack<T>::N;
     __shared__ struct row_sums of_warp[2][R][warps_of<R>];
     const int c = (int)threadIdx.x * N;
     const int64_t step = (int64_t)gridDim.x * R;
-    float weight[N] = {}, bias[N] = {}, dweight[N] = {}, dbias[N] = {};
+    float weight[N] = {}, bias[N] = {}, dweight[N] = {}, dbias[N] = {}, dx_sums[N] = {};
     strip<T, R> s = {};
     int64_t first = (int64_t)blockIdx.x * R;
 
@@ -480,17 +487,20 @@ __global__ void __launch_bounds__(32 * warps_of<R>) backward_kernel(struct norm_
 #pragma unroll
         for (int k = 0; k < R; k++)
             if (first + k < a.rows && c < a.C)
-                write_row<CENTRED>(a, (first + k) * a.C + c, s, k, weight, bias, sums[k]);
+                write_row<CENTRED, SUMS>(a, (first + k) * a.C + c, s, k, weight, bias, sums[k],
+                                         dx_sums);
         s.turn = next.turn;
     }
 
     // The group's column sums.
     if (c >= a.C)
         return;
-    float *to = a.groups + (int64_t)blockIdx.x * (a.bias ? 2 : 1) * a.C + c;
+    float *to = a.groups + (int64_t)blockIdx.x * a.sets * a.C + c;
     store<N>(to, dweight);
     if (a.bias)
         store<N>(to + a.C, dbias);
+    if (SUMS)
+        store<N>(to + (int64_t)(a.sets - 1) * a.C, dx_sums);
 }
 
 // ---- backward of rows that are too long or not aligned: dx by rows, then sums by columns
@@ -520,12 +530,12 @@ __global__ void __launch_bounds__(PLAIN_THREADS) rows_kernel(struct norm_backwar
     }
 }
 
-// A thread per column and group of rows.
-template <class T, bool CENTRED>
+// A thread per column and group of rows. dx is complete by now.
+template <class T, bool CENTRED, bool SUMS>
 __global__ void __launch_bounds__(PLAIN_THREADS) columns_kernel(struct norm_backward<T> a)
 {
     const int c = (int)(blockIdx.x * PLAIN_THREADS + threadIdx.x);
-    float dweight = 0.0f, dbias = 0.0f;
+    float dweight = 0.0f, dbias = 0.0f, dx_sum = 0.0f;
 
     if (c >= a.C)
         return;
@@ -534,22 +544,26 @@ __global__ void __launch_bounds__(PLAIN_THREADS) columns_kernel(struct norm_back
         const float d = to_float(a.dy[r * a.C + c]);
         dweight += d * (to_float(a.x[r * a.C + c]) - (CENTRED ? a.mean[r] : 0.0f)) * a.rstd[r];
         dbias += d;
+        if (SUMS)
+            dx_sum += to_float(a.dx[r * a.C + c]);
     }
-    float *to = a.groups + (int64_t)blockIdx.y * (a.bias ? 2 : 1) * a.C + c;
+    float *to = a.groups + (int64_t)blockIdx.y * a.sets * a.C + c;
     to[0] = dweight;
     if (a.bias)
         to[a.C] = dbias;
+    if (SUMS)
+        to[(int64_t)(a.sets - 1) * a.C] = dx_sum;
 }
 
-template <class T, bool CENTRED>
+template <class T, bool CENTRED, bool SUMS>
 alibi_status plain_backward(struct context *c, struct norm_backward<T> a, unsigned groups)
 {
     const dim3 columns((unsigned)ceil_div(a.C, PLAIN_THREADS), groups);
 
     TRY_RETURN(launch(c, "gradient of norm", rows_kernel<T, CENTRED>, dim3((unsigned)a.rows),
                       dim3(PLAIN_THREADS), 0, a));
-    return launch(c, "gradient of norm", columns_kernel<T, CENTRED>, columns, dim3(PLAIN_THREADS),
-                  0, a);
+    return launch(c, "gradient of norm", columns_kernel<T, CENTRED, SUMS>, columns,
+                  dim3(PLAIN_THREADS), 0, a);
 }
 
 // At least 8 rows per group, or writing the sums costs more than reading the rows; at most as many
@@ -562,11 +576,11 @@ unsigned groups_of(int64_t rows)
 }
 
 // All on-chip memory as shared memory: the strips are there.
-template <class T, bool CENTRED, int R>
+template <class T, bool CENTRED, int R, bool SUMS>
 alibi_status strip_backward(struct context *c, struct norm_backward<T> a, unsigned groups,
                             dim3 block)
 {
-    const auto kernel = backward_kernel<T, CENTRED, R>;
+    const auto kernel = backward_kernel<T, CENTRED, R, SUMS>;
     const size_t bytes = STRIPS * R * STRIP_ROWS * sizeof(uint4) * block.x;
 
     TRY_RETURN(cuda_check(
@@ -576,7 +590,7 @@ alibi_status strip_backward(struct context *c, struct norm_backward<T> a, unsign
 }
 
 // Strips of several rows, if two of them leave room for a second block.
-template <class T, bool CENTRED>
+template <class T, bool CENTRED, bool SUMS>
 alibi_status row_groups(struct context *c, struct norm_backward<T> a, unsigned groups)
 {
     constexpr int N = pack<T>::N;
@@ -584,10 +598,10 @@ alibi_status row_groups(struct context *c, struct norm_backward<T> a, unsigned g
     const dim3 block((unsigned)ceil_div(ceil_div(a.C, N), 32) * 32);
 
     if (vector && block.x <= 32 * warps_of<STRIP>)
-        return strip_backward<T, CENTRED, STRIP>(c, a, groups, block);
+        return strip_backward<T, CENTRED, STRIP, SUMS>(c, a, groups, block);
     if (vector && block.x <= 32 * warps_of<1>)
-        return strip_backward<T, CENTRED, 1>(c, a, groups, block);
-    return plain_backward<T, CENTRED>(c, a, groups);
+        return strip_backward<T, CENTRED, 1, SUMS>(c, a, groups, block);
+    return plain_backward<T, CENTRED, SUMS>(c, a, groups);
 }
 
 template <class T, bool CENTRED>
@@ -602,6 +616,7 @@ alibi_status run_backward(struct context *c, const struct norm_args *args)
                            .bias = (const float *)args->bias.data,
                            .mean = CENTRED ? (const float *)args->mean.data : NULL,
                            .rstd = (const float *)args->rstd.data,
+                           .sets = 1 + (args->bias.data != NULL) + (args->dx_sums.data != NULL),
                            .rows = args->x.shape[0],
                            .C = (int)C,
                            .per_row = 1.0f / (float)C };
@@ -610,9 +625,10 @@ alibi_status run_backward(struct context *c, const struct norm_args *args)
     if (a.rows == 0 || a.C == 0)
         return ALIBI_OK;
     TRY_RETURN(cuda_scratch(c, SCRATCH_SUMS, cuda_norm_bytes(a.rows, a.C), (void **)&a.groups));
-    TRY_RETURN((row_groups<T, CENTRED>(c, a, groups)));
+    TRY_RETURN((args->dx_sums.data ? row_groups<T, CENTRED, true>(c, a, groups)
+                                   : row_groups<T, CENTRED, false>(c, a, groups)));
     return cuda_add_partials(c, (float *)args->dweight.data, (float *)args->dbias.data, a.groups,
-                             groups, a.C);
+                             groups, a.C, (float *)args->dx_sums.data);
 }
 
 } // namespace
@@ -627,10 +643,10 @@ alibi_status cuda_norm_forward(struct device *dev, const struct norm_args *a)
                                               : run_forward<T, true>(c, a)));
 }
 
-// Two sums for each column and group.
+// Three sums for each column and group.
 size_t cuda_norm_bytes(int64_t rows, int64_t C)
 {
-    const int64_t factors[] = { groups_of(rows), 2, C, (int64_t)sizeof(float) };
+    const int64_t factors[] = { groups_of(rows), 3, C, (int64_t)sizeof(float) };
 
     return cuda_bytes(factors, 4);
 }

@@ -20,16 +20,15 @@ alibi_status ref_linear_forward(struct device *dev, const struct linear_args *a)
     return ALIBI_OK;
 }
 
-/* The gradient of a bias. */
-static void add_column_sums(struct tensor sums, struct tensor dy)
+void ref_add_column_sums(struct tensor sums, struct tensor x)
 {
-    int64_t rows = dy.shape[0], out = dy.shape[1];
+    int64_t rows = x.shape[0], columns = x.shape[1];
 
-    for (int64_t o = 0; o < out; o++) {
+    for (int64_t n = 0; n < columns; n++) {
         double sum = 0.0;
         for (int64_t r = 0; r < rows; r++)
-            sum += get(dy, r * out + o);
-        add(sums, o, sum);
+            sum += get(x, r * columns + n);
+        add(sums, n, sum);
     }
 }
 
@@ -53,7 +52,7 @@ alibi_status ref_linear_backward(struct device *dev, const struct linear_args *a
             set(a->dweight, o * in + i, sum + (a->first ? 0.0 : get(a->dweight, o * in + i)));
         }
     if (present(a->dbias))
-        add_column_sums(a->dbias, a->dy);
+        ref_add_column_sums(a->dbias, a->dy);
     return ALIBI_OK;
 }
 
@@ -90,6 +89,6 @@ alibi_status ref_linear_activation_backward(struct device *dev,
         TRY_RETURN(dev->ops->dropout(dev, a->scratch, a->scratch, a->dropout));
     TRY_RETURN(dev->ops->activation_backward(dev, a->kind, a->dup, a->scratch, a->up));
     if (present(a->dup_sums))
-        add_column_sums(a->dup_sums, a->dup);
+        ref_add_column_sums(a->dup_sums, a->dup);
     return ALIBI_OK;
 }

@@ -7,6 +7,7 @@
  *
  *   dx += rstd * (g - mean(g) - n * mean(g * n))
  *   dweight += sum over rows of dy * n,     dbias += sum over rows of dy
+ *   dx_sums += sum over rows of dx
  *
  * where RMS norm has no mean(g). */
 #include <math.h>
@@ -106,5 +107,7 @@ alibi_status ref_norm_backward(struct device *dev, const struct norm_args *a)
             normalize_row(a, a->x, r);
     }
     parameter_gradients(a);
+    if (present(a->dx_sums))
+        ref_add_column_sums(a->dx_sums, a->dx);
     return ALIBI_OK;
 }

@@ -65,6 +65,9 @@ static inline int64_t head_at(struct tensor t, int64_t b, int64_t l, int64_t h)
     return b * t.stride[0] + l * t.stride[1] + h * t.stride[2];
 }
 
+/* sums[n] += sum over rows of x[r, n]: the gradient of a bias (linear.c). */
+void ref_add_column_sums(struct tensor sums, struct tensor x);
+
 /* The bias on the score of a query at that position and key j; `row`: the sequence of keys that it
  * reads. */
 double ref_bias_at(struct bias bias, int64_t row, int64_t h, int64_t position, int64_t j);

@@ -210,5 +210,8 @@ alibi_status SIMD(norm_backward)(struct device *dev, const struct norm_args *a)
         return ref_norm_backward(dev, a);
     n.dy = a->dy.data;
     n.dx = a->dx.data;
-    return backward(&n, a->dweight.data, a->dbias.data);
+    TRY_RETURN(backward(&n, a->dweight.data, a->dbias.data));
+    if (present(a->dx_sums)) /* as a linear layer sums the gradient of its bias, to the bit */
+        cpu_add_column_sums(a->dx_sums.data, n.dx, n.rows, n.C);
+    return ALIBI_OK;
 }
