@@ -233,11 +233,11 @@ static void print_cluster(const struct job *job, const struct alibi_cluster_plan
 {
     char bytes[CLI_SHORT], speed[CLI_SHORT], time[CLI_SHORT];
 
-    printf("\n%lld GPUs, above for each of them. In a step each sends and receives %s (gradients "
-           "and weights,\n4 bytes x (N - 1) / N of the parameters each time): %.3g s at %g "
+    printf("\n%lld GPUs, above for each of them. In a step each sends and receives %s: (N - 1) / N "
+           "of the\nparameters, as gradients of %d bytes and as weights of 4; %.3g s at %g "
            "Gbit/s.\n",
-           (long long)job->gpus, cli_short_bytes(bytes, (size_t)c->bytes), c->exchange_seconds,
-           job->link_gbps);
+           (long long)job->gpus, cli_short_bytes(bytes, (size_t)c->bytes),
+           job->training.wire == ALIBI_WIRE_BF16 ? 2 : 4, c->exchange_seconds, job->link_gbps);
     if (c->step_seconds > 0)
         printf("A step is %lld x %.3g s of passes + the exchange = %.3g s: %s tokens/s, %.0f%% of "
                "%lld times one GPU;\n%s for %lld steps\n",

@@ -522,6 +522,9 @@ enum alibi_schedule { ALIBI_COSINE, ALIBI_LINEAR, ALIBI_CONSTANT, ALIBI_WSD };
  * recomputes from rounded inputs: then only the loss is the same. */
 enum alibi_recompute { ALIBI_RECOMPUTE_NONE, ALIBI_RECOMPUTE_CHEAP, ALIBI_RECOMPUTE_BLOCK };
 
+/* The numbers of gradients between ranks; their sums are fp32. */
+enum alibi_wire { ALIBI_WIRE_FP32, ALIBI_WIRE_BF16 };
+
 struct alibi_training {
     int64_t train_length, batch, accumulate, steps;
     int optimizer, schedule;
@@ -539,6 +542,7 @@ struct alibi_training {
     int64_t seed;
     bool deterministic_sum; /* gradients of passes are added in the order of their numbers, so that
                                any number of ranks gives the same bits */
+    int wire;               /* enum alibi_wire */
     int64_t save_every;     /* steps between checkpoints; the last step always saves */
     int64_t eval_every;     /* steps between validations, and after the last step; 0: none */
     int64_t eval_tokens; /* of a validation, at most, spread over the split; 0: the whole split */

@@ -54,6 +54,8 @@ static const struct alibi_option options[] = {
     { "deterministic-sum", ALIBI_OPTION_FLAG, AT(deterministic_sum), 0, 0, NULL, NULL, NULL,
       "add the gradients of passes in the order of their numbers, so that any number of processes "
       "gives the same bits; costs memory and time" },
+    { "wire", ALIBI_OPTION_CHOICE, AT(wire), 0, 0, "fp32|bf16", "fp32", "TYPE",
+      "several processes: numbers of gradients that one sends to another; their sums are fp32" },
     /* Last, because a resumed run need not agree in them: see training_shaping_options. */
     { "save-every", ALIBI_OPTION_INT, AT(save_every), 1, 1e9, NULL, "500", "N",
       "steps between checkpoints" },

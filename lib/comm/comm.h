@@ -1,10 +1,7 @@
 /* comm.h - collective operations of the processes, the ranks, that work on one model
  *
  * All ranks call the same functions in the same order. Alone, without a launcher such as mpirun,
- * there is one rank, and the functions do nothing: then `c` may be NULL.
- *
- * Sums have a fixed order: the numbers of rank 0, 1, 2, ... A tensor is fp32 on the wire, and
- * passes through host memory in pieces of bounded size. The caller holds the device's lock. */
+ * there is one rank, and the functions do nothing: then `c` may be NULL. */
 #ifndef COMM_H
 #define COMM_H
 
@@ -38,10 +35,12 @@ alibi_status comm_broadcast(alibi_comm *c, void *at, size_t bytes); /* from rank
  * rank has a number other than 0 there. */
 alibi_status comm_sum(alibi_comm *c, double *values, int count);
 
-/* ---- flat buffers: each rank has a shard, some blocks in a row
+/* ---- flat buffers: each rank has a shard, every N-th block
  *
  * The blocks are a function of the length of the buffer alone. So a number per block, such as its
- * sum of squares, is the same whatever the number of ranks. */
+ * sum of squares, is the same whatever the number of ranks. Rank r of N has the blocks r, r + N,
+ * ...: whatever part of the buffer is exchanged, such as the gradients of a layer, all ranks have
+ * about as much of it to receive. The numbers of a shard are in the order of the buffer. */
 
 enum { COMM_BLOCKS = 512, COMM_ALIGN = 64 };
 
@@ -50,22 +49,39 @@ struct range {
 };
 
 struct range comm_block(int64_t span, int block); /* count 0: there are fewer blocks */
-struct range comm_shard(const alibi_comm *c, int64_t span);
+/* How many numbers of the own shard are before `at` in a buffer of `span`: all, if that is `at`. */
+int64_t comm_shard(const alibi_comm *c, int64_t span, int64_t at);
+/* Where number `from` of the own shard is in the buffer, and how many of it are there in a row. */
+struct range comm_stretch(const alibi_comm *c, int64_t span, int64_t from);
 
-/* The shard `sum` of this rank becomes the sum of that part of `flat` over all ranks, plus, if
- * `add`, what it was. `sum` may be that part of `flat`. */
-alibi_status comm_reduce_scatter(alibi_comm *c, struct device *dev, struct tensor sum,
-                                 struct tensor flat, bool add);
+/* ---- channels: the device of this rank, connected with those of the others (channel.c)
+ *
+ * A tensor passes in pieces of bounded size. Sums have a fixed order: the numbers of rank 0, 1, 2,
+ * ... The caller holds the device's lock. */
+
+struct channel;
+
+/* wire: the type that gradients have between ranks, F32 or BF16; their sums are F32. The device
+ * outlives the channel. */
+alibi_status channel_new(struct channel **out, alibi_comm *c, struct device *dev, enum dtype wire);
+void channel_free(struct channel *ch);
+/* What a channel takes of the device's memory. */
+size_t channel_bytes(int ranks);
+
+/* The shard `sums` of a buffer of `span` numbers becomes itself plus what all ranks have in `part`,
+ * which is `where` in the buffer. */
+alibi_status channel_reduce(struct channel *ch, struct tensor sums, int64_t span,
+                            struct tensor part, struct range where);
 /* The parts of `flat` outside the own shard become what they are at their ranks. */
-alibi_status comm_all_gather(alibi_comm *c, struct device *dev, struct tensor flat);
-/* `flat`, or with `shard` the shard of each rank, becomes what `flat` is at rank 0. */
-alibi_status comm_broadcast_tensor(alibi_comm *c, struct device *dev, struct tensor flat);
-alibi_status comm_scatter(alibi_comm *c, struct device *dev, struct tensor shard,
-                          struct tensor flat);
+alibi_status channel_all_gather(struct channel *ch, struct tensor flat);
+/* `flat`, or with `shard` the shard of each rank, becomes what `flat` is at rank 0. Elsewhere
+ * channel_scatter does not look at its numbers. */
+alibi_status channel_broadcast(struct channel *ch, struct tensor flat);
+alibi_status channel_scatter(struct channel *ch, struct tensor shard, struct tensor flat);
 
 /* Reading shards at rank 0: there `values` [count] become the numbers from `from` on of a buffer of
  * `span` numbers, of which each rank has its shard. */
-alibi_status comm_gather(alibi_comm *c, struct device *dev, struct tensor shard, int64_t span,
-                         int64_t from, int64_t count, float *values);
+alibi_status channel_gather(struct channel *ch, struct tensor shard, int64_t span, int64_t from,
+                            int64_t count, float *values);
 
 #endif

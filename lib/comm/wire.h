@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /* Version of this header. A module of another version is refused. */
-enum { WIRE_INTERFACE = 3, WIRE_HOST_MAX = 64 };
+enum { WIRE_INTERFACE = 4, WIRE_HOST_MAX = 64 };
 
 struct wire_host {
     int version;
@@ -28,10 +28,10 @@ struct wire {
     int (*all_gather)(void *all, int bytes);
     /* Each number becomes the sum of those of all ranks. */
     int (*sum)(double *values, int count);
-    /* Row r of send goes to rank r, row r of receive comes from rank r; both [size][stride], of
-     * which the first send_counts[r] and receive_counts[r] numbers are used. */
-    int (*exchange)(const float *send, const int *send_counts, float *receive,
-                    const int *receive_counts, int stride);
+    /* Row r of send goes to rank r, row r of receive comes from rank r: so many words of 4 bytes.
+     * A row begins `stride` words after the one before; send_stride 0: the same goes to all. */
+    int (*exchange)(const void *send, const int *send_counts, int send_stride, void *receive,
+                    const int *receive_counts, int receive_stride);
     /* Waits for all ranks, and ends the connection. */
     int (*close)(void);
 };

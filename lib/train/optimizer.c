@@ -12,7 +12,7 @@ static alibi_status new_part(struct optimizer *o, void **out, const char *what)
 {
     struct device *dev = o->model->device;
     enum dtype type = dtype_sums(o->model->type);
-    int64_t count = o->shard.count > 0 ? o->shard.count : 1;
+    int64_t count = o->shard > 0 ? o->shard : 1;
     void *buffer = NULL;
     size_t bytes;
     alibi_status status;
@@ -43,7 +43,7 @@ alibi_status optimizer_init(struct optimizer *o, struct model *m, int kind, alib
 {
     alibi_status status;
     struct optimizer made = {
-        .model = m, .comm = comm, .kind = kind, .shard = comm_shard(comm, m->span)
+        .model = m, .comm = comm, .kind = kind, .shard = comm_shard(comm, m->span, m->span)
     };
 
     device_lock(m->device);
@@ -58,15 +58,19 @@ out:
     return status;
 }
 
-alibi_status optimizer_order_sums(struct optimizer *o, int64_t passes)
+alibi_status optimizer_connect(struct optimizer *o, const struct alibi_training *t)
 {
     alibi_status status = ALIBI_OK;
+    int ranks = comm_size(o->comm);
 
-    o->ordered = true;
-    if (passes <= comm_size(o->comm))
-        return ALIBI_OK; /* one pass of each rank: the sum may take the place of its gradients */
+    o->ordered = t->deterministic_sum;
     device_lock(o->model->device);
-    status = new_part(o, &o->sums, "the sum of gradients");
+    if (ranks > 1)
+        TRY(channel_new(&o->channel, o->comm, o->model->device,
+                        t->wire == ALIBI_WIRE_BF16 ? DTYPE_BF16 : DTYPE_F32));
+    if (ranks > 1 || (o->ordered && t->accumulate > 1))
+        TRY(new_part(o, &o->sums, "the sum of gradients"));
+out:
     device_unlock(o->model->device);
     return status;
 }
@@ -81,41 +85,38 @@ void optimizer_fini(struct optimizer *o)
     dev->ops->buffer_free(dev, o->first);
     dev->ops->buffer_free(dev, o->second);
     dev->ops->buffer_free(dev, o->sums);
+    channel_free(o->channel);
     device_unlock(dev);
     *o = (struct optimizer){ 0 };
 }
 
 /* ---- gradients of several passes and ranks */
 
-/* The part of a flat buffer that is the rank's. */
-static struct tensor own_part(const struct optimizer *o, struct tensor flat)
-{
-    return flat.data ? vector_part(flat, o->shard.first, o->shard.count) : flat;
-}
-
 /* A buffer of the shard as a tensor. */
 static struct tensor part(const struct optimizer *o, void *buffer)
 {
-    return tensor_1(buffer, dtype_sums(o->model->type), o->shard.count);
+    return tensor_1(buffer, dtype_sums(o->model->type), o->shard);
 }
 
-/* Where the gradients are that a step applies. */
+/* Where the gradients of the shard are that a step applies. Without sums the shard is everything.
+ */
 static struct tensor gradient_of_shard(const struct optimizer *o)
 {
-    return o->sums ? part(o, o->sums) : own_part(o, model_flat(o->model, o->model->gradients));
+    return o->sums ? part(o, o->sums) : model_flat(o->model, o->model->gradients);
 }
 
 alibi_status optimizer_collect(struct optimizer *o, bool first, alibi_status status)
 {
-    struct device *dev = o->model->device;
-    struct tensor flat = model_flat(o->model, o->model->gradients), sum = gradient_of_shard(o);
+    struct model *m = o->model;
+    struct device *dev = m->device;
+    struct tensor flat = model_flat(m, m->gradients), sum = gradient_of_shard(o);
 
     TRY_RETURN(comm_agree(o->comm, status));
     device_lock(dev);
     if (o->sums && first)
         TRY(dev->ops->fill(dev, sum, 0.0));
-    if (comm_size(o->comm) > 1)
-        TRY(comm_reduce_scatter(o->comm, dev, sum, flat, o->sums != NULL));
+    if (o->channel)
+        TRY(channel_reduce(o->channel, sum, m->span, flat, (struct range){ 0, m->span }));
     else if (o->sums)
         TRY(dev->ops->residual_forward(dev, sum, sum, flat, (struct dropout){ 0 }));
 out:
@@ -128,19 +129,26 @@ out:
 static alibi_status square_sums(const struct optimizer *o, double sums[COMM_BLOCKS])
 {
     static const char what[] = "the gradient of";
+    struct model *m = o->model;
     struct tensor gradient = gradient_of_shard(o);
-    int64_t first = o->shard.first, end = first + o->shard.count;
+    double *all = &sums[comm_rank(o->comm)];
+    struct range b;
 
-    if (!o->ordered)
-        return model_check_finite_part(o->model, gradient, first, what, &sums[comm_rank(o->comm)]);
-    for (int i = 0; i < COMM_BLOCKS; i++) {
-        struct range b = comm_block(o->model->span, i);
-        if (b.count > 0 && b.first >= first && b.first < end)
-            TRY_RETURN(model_check_finite_part(o->model,
-                                               vector_part(gradient, b.first - first, b.count),
-                                               b.first, what, &sums[i]));
+    if (!o->ordered && !o->channel)
+        return model_check_finite_part(m, gradient, 0, what, all);
+    if (!o->ordered) { /* one call; only if there is something to find, one for each stretch */
+        TRY_RETURN(m->device->ops->sum_squares(m->device, all, gradient));
+        if (isfinite(*all))
+            return ALIBI_OK;
     }
-    return ALIBI_OK;
+    for (int i = 0; i < COMM_BLOCKS; i++) {
+        int64_t from = comm_shard(o->comm, m->span, (b = comm_block(m->span, i)).first);
+        if (b.count > 0 && comm_shard(o->comm, m->span, b.first + b.count) > from)
+            TRY_RETURN(model_check_finite_part(m, vector_part(gradient, from, b.count), b.first,
+                                               what, &sums[i]));
+    }
+    return o->ordered ? ALIBI_OK
+                      : fail(ALIBI_NUMERIC, "%s all tensors: the sum of squares overflows", what);
 }
 
 alibi_status guard_check(const struct optimizer *o, double loss, int64_t step, double *norm)
@@ -162,20 +170,29 @@ alibi_status guard_check(const struct optimizer *o, double loss, int64_t step, d
 
 /* ---- the update */
 
+/* The part of a buffer, or an absent one. */
+static struct tensor part_of(struct tensor vector, int64_t from, int64_t count)
+{
+    return vector.data ? vector_part(vector, from, count) : vector;
+}
+
+/* The numbers `s` of the flat buffers, which are those from `at` on of the shard. */
 static alibi_status apply(struct optimizer *o, const struct alibi_training *t, int64_t step,
-                          double gradient_scale)
+                          double gradient_scale, struct range s, int64_t at)
 {
     struct model *m = o->model;
-    struct tensor w = own_part(o, model_flat(m, m->values)), gradient = gradient_of_shard(o);
-    struct tensor copy = own_part(o, model_flat_copies(m));
+    struct tensor w = part_of(model_flat(m, m->values), s.first, s.count);
+    struct tensor copy = part_of(model_flat_copies(m), s.first, s.count);
+    struct tensor gradient = part_of(gradient_of_shard(o), at, s.count);
+    struct tensor first = part_of(part(o, o->first), at, s.count);
     double lr = schedule_lr(t, step), previous_lr = step > 1 ? schedule_lr(t, step - 1) : lr;
-    int64_t decaying = m->decaying > o->shard.first ? m->decaying - o->shard.first : 0;
+    int64_t decaying = m->decaying > s.first ? m->decaying - s.first : 0;
 
     if (o->kind == ALIBI_ADAMW) {
         struct adamw_args a = { .w = w,
                                 .copy = copy,
-                                .m = part(o, o->first),
-                                .v = part(o, o->second),
+                                .m = first,
+                                .v = part_of(part(o, o->second), at, s.count),
                                 .gradient = gradient,
                                 .lr = lr,
                                 .beta1 = t->beta1,
@@ -189,7 +206,7 @@ static alibi_status apply(struct optimizer *o, const struct alibi_training *t, i
     }
     struct nesterov_args a = { .w = w,
                                .copy = copy,
-                               .u = part(o, o->first),
+                               .u = first,
                                .gradient = gradient,
                                .lr = lr,
                                .previous_lr = previous_lr,
@@ -204,10 +221,14 @@ alibi_status optimizer_step(struct optimizer *o, const struct alibi_training *t,
                             double gradient_scale)
 {
     struct model *m = o->model;
+    struct range s;
 
-    TRY_RETURN(apply(o, t, step, gradient_scale));
-    if (comm_size(o->comm) > 1) {
-        TRY_RETURN(comm_all_gather(o->comm, m->device, model_flat(m, m->values)));
+    for (int64_t at = 0; at < o->shard; at += s.count) {
+        s = comm_stretch(o->comm, m->span, at);
+        TRY_RETURN(apply(o, t, step, gradient_scale, s, at));
+    }
+    if (o->channel) {
+        TRY_RETURN(channel_all_gather(o->channel, model_flat(m, m->values)));
         TRY_RETURN(model_refresh(m));
     }
     return model_limit_slopes(m);
@@ -238,8 +259,8 @@ static alibi_status answer(struct optimizer *o, struct request q, float *values)
     alibi_status status;
 
     device_lock(o->model->device);
-    status = comm_gather(o->comm, o->model->device, part(o, q.moment == 0 ? o->first : o->second),
-                         o->model->span, q.from, q.count, values);
+    status = channel_gather(o->channel, part(o, q.moment == 0 ? o->first : o->second),
+                            o->model->span, q.from, q.count, values);
     device_unlock(o->model->device);
     return status;
 }
@@ -273,14 +294,14 @@ alibi_status optimizer_served(struct optimizer *o)
     return comm_broadcast(o->comm, &q, sizeof q);
 }
 
-alibi_status optimizer_set(struct optimizer *o, int moment)
+alibi_status optimizer_set(struct optimizer *o, int moment, void *staging)
 {
     struct model *m = o->model;
     alibi_status status;
 
     device_lock(m->device);
-    status = comm_scatter(o->comm, m->device, part(o, moment == 0 ? o->first : o->second),
-                          model_flat(m, m->gradients));
+    status = channel_scatter(o->channel, part(o, moment == 0 ? o->first : o->second),
+                             model_flat(m, staging));
     device_unlock(m->device);
     return status;
 }

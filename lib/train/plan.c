@@ -62,13 +62,13 @@ static alibi_status measure(const struct trial *t, int64_t B, int64_t L, struct 
     made.weights = add(bytes.master, bytes.copy);
     shard = bytes.master / (size_t)t->ranks;
     made.gradients = bytes.master;
-    if (t->training->deterministic_sum && t->training->accumulate > t->ranks)
+    if (t->ranks > 1 || (t->training->deterministic_sum && t->training->accumulate > 1))
         made.gradients = add(made.gradients, shard);
     for (int i = 0; i < optimizer_moments(t->training->optimizer); i++)
         made.optimizer = add(made.optimizer, shard);
     made.activations = bytes.kept;
     made.passing = add(bytes.passing, bytes.tables);
-    made.workspace = t->device->ops->workspace(t->device, &args);
+    made.workspace = add(t->device->ops->workspace(t->device, &args), channel_bytes(t->ranks));
     if (t->training->eval_every > 0) { /* passes of its own, beside those of training */
         int64_t tokens = t->device->ops->traits.batch_tokens, rows = L < tokens ? tokens / L : 1;
         TRY(model_measure(m, &settings, rows, L, false, &bytes));
@@ -231,7 +231,7 @@ alibi_status plan_check_ranks(const struct alibi_training *t, int64_t ranks)
 
 /* Gradients are exchanged once per step, or once per pass of each rank; then the weights:
  *
- *   bytes = (exchanges + 1) (N - 1) / N 4 parameters
+ *   bytes = (exchanges wire + 4) (N - 1) / N parameters      wire: 4, in bf16 2
  *   step  = passes pass_seconds + bytes / link
  *
  * The exchange does not overlap with the passes. */
@@ -246,8 +246,8 @@ alibi_status alibi_plan_cluster(const struct alibi_plan *plan,
     TRY_RETURN(plan_check_ranks(training, ranks));
     made.passes = training->accumulate / ranks;
     exchanges = training->deterministic_sum ? (double)made.passes : 1;
-    made.bytes =
-        (exchanges + 1) * (double)(ranks - 1) / (double)ranks * 4.0 * (double)plan->parameters;
+    made.bytes = (exchanges * (training->wire == ALIBI_WIRE_BF16 ? 2 : 4) + 4) *
+                 (double)(ranks - 1) / (double)ranks * (double)plan->parameters;
     made.exchange_seconds = made.bytes * 8 / (link_gbps * 1e9);
     if (pass_seconds > 0) {
         made.step_seconds = (double)made.passes * pass_seconds + made.exchange_seconds;

@@ -159,7 +159,7 @@ static alibi_status make(struct run *r)
     TRY_RETURN(model_check_length(r->model, t->train_length));
     TRY_RETURN(NEW_ARRAY(&r->passes, 2 * t->accumulate, "the losses of a step"));
     TRY_RETURN(optimizer_init(&r->optimizer, r->model, t->optimizer, r->comm));
-    return t->deterministic_sum ? optimizer_order_sums(&r->optimizer, t->accumulate) : ALIBI_OK;
+    return optimizer_connect(&r->optimizer, t);
 }
 
 /* ---- the folder: whose it is, and whether this run may continue in it */
@@ -392,7 +392,7 @@ static alibi_status restore_moments(struct run *r, const char *path)
             status = checkpoint_read_moments(path, r->model, i == 0 ? staging : NULL,
                                              i == 1 ? staging : NULL);
         TRY_RETURN(comm_agree(r->comm, status));
-        TRY_RETURN(optimizer_set(o, i));
+        TRY_RETURN(optimizer_set(o, i, staging));
     }
     return ALIBI_OK;
 }
@@ -416,7 +416,7 @@ static alibi_status share(struct run *r)
     r->saved = found.saved;
     TRY_RETURN(change_position(r, found.position));
     device_lock(m->device);
-    status = comm_broadcast_tensor(r->comm, m->device, model_flat(m, m->values));
+    status = channel_broadcast(r->optimizer.channel, model_flat(m, m->values));
     device_unlock(m->device);
     return status == ALIBI_OK ? model_refresh(m) : status;
 }

@@ -14,21 +14,24 @@ double schedule_lr(const struct alibi_training *t, int64_t step);
 
 struct optimizer {
     struct model *model;
-    alibi_comm *comm;     /* the ranks that train it; NULL: alone */
-    int kind;             /* enum alibi_optimizer */
-    struct range shard;   /* the part of the flat buffers that this rank updates; alone: all */
-    void *first, *second; /* of the shard: AdamW m, v; Nesterov u, NULL */
-    bool ordered;         /* see optimizer_order_sums() */
-    void *sums;           /* of the shard: gradients so far; NULL: they are in the model's */
+    alibi_comm *comm;        /* the ranks that train it; NULL: alone */
+    int kind;                /* enum alibi_optimizer */
+    int64_t shard;           /* numbers of the flat buffers that this rank updates; alone: all */
+    void *first, *second;    /* of the shard: AdamW m, v; Nesterov u, NULL */
+    struct channel *channel; /* to the other ranks; NULL: there are none */
+    bool ordered;            /* sums do not depend on the number of ranks */
+    void *sums;              /* of the shard: gradients so far; NULL: they are in the model's */
 };
 int optimizer_moments(int kind);                            /* flat buffers that it needs */
 double checkpoint_bytes(int64_t parameters, int optimizer); /* of one on the disk */
 alibi_status optimizer_init(struct optimizer *o, struct model *m, int kind, alibi_comm *comm);
 void optimizer_fini(struct optimizer *o);
 
-/* Gradients have the same bits for any number of ranks: those of each of the `passes` of a step are
- * computed alone, and added in the order of their numbers; the norm is summed by blocks. */
-alibi_status optimizer_order_sums(struct optimizer *o, int64_t passes);
+/* How the gradients of passes and ranks become those of a step: connects the ranks, and takes
+ * memory for sums where it needs some. With t->deterministic_sum they have the same bits for any
+ * number of ranks: those of each pass are computed alone, and added in the order of their numbers;
+ * the norm is summed by blocks. */
+alibi_status optimizer_connect(struct optimizer *o, const struct alibi_training *t);
 /* After the passes of all ranks, or, if sums are ordered, after one pass of each: the model's
  * gradients become part of the sum that a step applies. `first` of the step. `status` is that of
  * the passes: all ranks get the first failure. */
@@ -51,8 +54,8 @@ alibi_status optimizer_fetch(void *optimizer, int moment, int64_t from, int64_t 
                              float *values);
 alibi_status optimizer_serve(struct optimizer *o);
 alibi_status optimizer_served(struct optimizer *o);
-/* The moment of all ranks becomes what rank 0 has in the place of the model's gradients. */
-alibi_status optimizer_set(struct optimizer *o, int moment);
+/* The moment of all ranks becomes what rank 0 has in `staging`, a flat buffer. */
+alibi_status optimizer_set(struct optimizer *o, int moment, void *staging);
 
 /* ---- plan (plan.c) */
 

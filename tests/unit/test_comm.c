@@ -23,14 +23,16 @@ static void blocks_cover_a_buffer_of_any_length(void **state)
 
 static void alone_there_is_one_rank_with_everything(void **state)
 {
-    struct range shard = comm_shard(NULL, 1000);
+    struct range all = comm_stretch(NULL, 100000, 0);
     bool stop = true;
 
     (void)state;
     assert_int_equal(comm_rank(NULL), 0);
     assert_int_equal(comm_size(NULL), 1);
-    assert_int_equal(shard.first, 0);
-    assert_int_equal(shard.count, 1000);
+    assert_int_equal(comm_shard(NULL, 100000, 100000), 100000);
+    assert_int_equal(comm_shard(NULL, 100000, 777), 777);
+    assert_int_equal(all.first, 0);
+    assert_int_equal(all.count, 100000);
     assert_ok(comm_agree(NULL, ALIBI_OK));
     assert_fails(comm_agree(NULL, fail(ALIBI_IO, "the disk is full")), ALIBI_IO,
                  "the disk is full");

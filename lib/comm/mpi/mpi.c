@@ -11,7 +11,7 @@
 
 /* MPI connects a process once: there is one connection, and nothing to tell several apart. */
 static const struct wire_host *host;
-static int *offsets; /* [size], of the rows of an exchange */
+static int *offsets; /* [2][size], of the rows of an exchange */
 
 static int check(int code, const char *call)
 {
@@ -43,16 +43,18 @@ static int sum(double *values, int count)
                  "MPI_Allreduce");
 }
 
-static int exchange(const float *send, const int *send_counts, float *receive,
-                    const int *receive_counts, int stride)
+static int exchange(const void *send, const int *send_counts, int send_stride, void *receive,
+                    const int *receive_counts, int receive_stride)
 {
     int size;
 
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    for (int r = 0; r < size; r++)
-        offsets[r] = r * stride;
+    for (int r = 0; r < size; r++) {
+        offsets[r] = r * send_stride;
+        offsets[size + r] = r * receive_stride;
+    }
     return check(MPI_Alltoallv(send, send_counts, offsets, MPI_FLOAT, receive, receive_counts,
-                               offsets, MPI_FLOAT, MPI_COMM_WORLD),
+                               offsets + size, MPI_FLOAT, MPI_COMM_WORLD),
                  "MPI_Alltoallv");
 }
 
@@ -102,7 +104,7 @@ int alibi_mpi_open(struct wire *out, const struct wire_host *to)
     MPI_Comm_free(&machine);
     MPI_Get_processor_name(name, &length);
     snprintf(w.host, sizeof w.host, "%.*s", (int)sizeof w.host - 1, name);
-    offsets = malloc((size_t)w.size * sizeof *offsets);
+    offsets = malloc(2 * (size_t)w.size * sizeof *offsets);
     if (offsets == NULL)
         return refuse(ALIBI_MEMORY, "out of memory for the offsets of an exchange");
     *out = w;

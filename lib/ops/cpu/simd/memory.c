@@ -1,6 +1,7 @@
 /* memory.c - filling, copying, appending to a cache */
 #include <string.h>
 
+#include "ops/bf16.h"
 #include "ops/cpu/simd/simd.h"
 
 alibi_status SIMD(fill)(struct device *dev, struct tensor dst, double value)
@@ -16,6 +17,27 @@ alibi_status SIMD(fill)(struct device *dev, struct tensor dst, double value)
     return ALIBI_OK;
 }
 
+/* Between fp32 and bf16, which ranks send each other. */
+static void convert(struct tensor dst, struct tensor src)
+{
+    int64_t count = tensor_count(dst);
+    bool narrows = dst.type == DTYPE_BF16;
+    float *wide = narrows ? src.data : dst.data;
+    uint16_t *narrow = narrows ? dst.data : src.data;
+
+#pragma omp parallel for if (count >= CPU_PARALLEL_MIN && narrows)
+    for (int64_t i = 0; i < (narrows ? count : 0); i++)
+        narrow[i] = bf16_from_float(wide[i]);
+#pragma omp parallel for if (count >= CPU_PARALLEL_MIN && !narrows)
+    for (int64_t i = 0; i < (narrows ? 0 : count); i++)
+        wide[i] = bf16_to_float(narrow[i]);
+}
+
+static bool is_row(struct tensor t)
+{
+    return t.shape[3] == tensor_count(t);
+}
+
 /* The heads of one row of a view are adjacent. */
 alibi_status SIMD(copy)(struct device *dev, struct tensor dst, struct tensor src)
 {
@@ -24,6 +46,12 @@ alibi_status SIMD(copy)(struct device *dev, struct tensor dst, struct tensor src
     float *out = dst.data;
     const float *in = src.data;
 
+    if (is_row(dst) && is_row(src) &&
+        ((dst.type == DTYPE_BF16 && src.type == DTYPE_F32) ||
+         (dst.type == DTYPE_F32 && src.type == DTYPE_BF16))) {
+        convert(dst, src);
+        return ALIBI_OK;
+    }
     if (dst.type != DTYPE_F32 || src.type != DTYPE_F32)
         return ref_copy(dev, dst, src);
 #pragma omp parallel for if (rows * width >= CPU_PARALLEL_MIN)

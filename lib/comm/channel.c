@@ -1,0 +1,402 @@
+/* channel.c - flat buffers of the ranks: which blocks are whose, and how they are exchanged
+ *
+ * Sums are made where they are needed: each rank receives its shard of all ranks and adds in their
+ * order. That takes as many bytes on the wire as a ring, and the order does not depend on the
+ * topology.
+ *
+ * An exchange has a row of words for each rank, on the device: numbers are packed into the rows of
+ * `send`, converted to the type of the wire, and unpacked or added from the rows of `receive`.
+ * Where the device's memory is not the host's, the rows pass through the host. */
+#include <string.h>
+
+#include "comm/ranks.h"
+
+/* Words of all rows together. */
+enum { STAGING = 1 << 22 };
+
+struct channel {
+    alibi_comm *comm;
+    struct device *device;
+    enum dtype wire; /* of gradients */
+    int rank, size;
+    int stride;                        /* words of a row */
+    void *send, *receive;              /* [size][stride], on the device */
+    float *host_send, *host_receive;   /* the same; NULL: the host's memory is the device's */
+    int *send_counts, *receive_counts; /* [size]: words of a row that are used */
+};
+
+/* ---- blocks and shards */
+
+/* Elements of a block: equal, and such that vectors of any width begin and end with it. */
+static int64_t block_length(int64_t span)
+{
+    int64_t each = (span + COMM_BLOCKS - 1) / COMM_BLOCKS;
+
+    each = (each + COMM_ALIGN - 1) / COMM_ALIGN * COMM_ALIGN;
+    return each > 0 ? each : COMM_ALIGN;
+}
+
+struct range comm_block(int64_t span, int block)
+{
+    int64_t length = block_length(span), from = block * length, to = from + length;
+
+    from = from < span ? from : span;
+    to = to < span ? to : span;
+    return (struct range){ from, to - from };
+}
+
+/* How many numbers of a rank's shard are before `at` in the buffer. */
+static int64_t before(int64_t span, int rank, int size, int64_t at)
+{
+    int64_t length = block_length(span), block = at / length;
+    int64_t whole = block > rank ? (block - rank - 1) / size + 1 : 0;
+
+    return whole * length + (block % size == rank ? at % length : 0);
+}
+
+/* Where number `from` of a rank's shard is in the buffer, and how many of it follow there. */
+static struct range stretch(int64_t span, int rank, int size, int64_t from)
+{
+    int64_t length = block_length(span), block = from / length * size + rank;
+    int64_t first = block * length + from % length, end = (block + 1) * length;
+
+    end = size == 1 || end > span ? span : end;
+    return (struct range){ first, end - first };
+}
+
+int64_t comm_shard(const alibi_comm *c, int64_t span, int64_t at)
+{
+    return before(span, comm_rank(c), comm_size(c), at);
+}
+
+struct range comm_stretch(const alibi_comm *c, int64_t span, int64_t from)
+{
+    return stretch(span, comm_rank(c), comm_size(c), from);
+}
+
+/* ---- opening */
+
+static int row_words(int ranks)
+{
+    return STAGING / ranks;
+}
+
+size_t channel_bytes(int ranks)
+{
+    return ranks > 1 ? 2 * (size_t)ranks * (size_t)row_words(ranks) * sizeof(float) : 0;
+}
+
+static alibi_status new_rows(struct channel *ch)
+{
+    static const char what[] = "a piece of gradients";
+    struct device *dev = ch->device;
+    int64_t words = (int64_t)ch->size * ch->stride;
+
+    TRY_RETURN(NEW_ZERO_ARRAY(&ch->send_counts, ch->size, "the counts of ranks"));
+    TRY_RETURN(NEW_ZERO_ARRAY(&ch->receive_counts, ch->size, "the counts of ranks"));
+    TRY_RETURN(dev->ops->buffer_new(dev, &ch->send, channel_bytes(ch->size) / 2, what));
+    TRY_RETURN(dev->ops->buffer_new(dev, &ch->receive, channel_bytes(ch->size) / 2, what));
+    /* A row of an odd number of bf16 ends with one that nobody has written. */
+    TRY_RETURN(dev->ops->fill(dev, tensor_1(ch->send, DTYPE_F32, words), 0.0));
+    if (!dev->ops->traits.own_memory)
+        return ALIBI_OK;
+    TRY_RETURN(NEW_ARRAY(&ch->host_send, words, what));
+    return NEW_ARRAY(&ch->host_receive, words, what);
+}
+
+alibi_status channel_new(struct channel **out, alibi_comm *c, struct device *dev, enum dtype wire)
+{
+    alibi_status status;
+    struct channel *ch = NULL;
+
+    TRY(NEW_ZERO_ARRAY(&ch, 1, "a channel between ranks"));
+    ch->comm = c;
+    ch->device = dev;
+    ch->wire = wire;
+    ch->rank = comm_rank(c);
+    ch->size = comm_size(c);
+    ch->stride = row_words(ch->size);
+    TRY(new_rows(ch));
+    *out = ch;
+    ch = NULL;
+out:
+    channel_free(ch);
+    return status;
+}
+
+void channel_free(struct channel *ch)
+{
+    if (ch == NULL)
+        return;
+    ch->device->ops->buffer_free(ch->device, ch->send);
+    ch->device->ops->buffer_free(ch->device, ch->receive);
+    mem_free(ch->host_send);
+    mem_free(ch->host_receive);
+    mem_free(ch->send_counts);
+    mem_free(ch->receive_counts);
+    mem_free(ch);
+}
+
+/* ---- one exchange */
+
+/* A row of `send` or `receive`, as numbers of a type. */
+static struct tensor row(const struct channel *ch, void *rows, int rank, enum dtype type,
+                         int64_t count)
+{
+    struct tensor all = tensor_1(rows, DTYPE_F32, (int64_t)ch->size * ch->stride);
+
+    return tensor_1(tensor_at(all, (int64_t)rank * ch->stride), type, count);
+}
+
+/* Numbers of a type that a row has room for, and the words of some numbers. */
+static int64_t room(const struct channel *ch, enum dtype type)
+{
+    return (int64_t)ch->stride * (int64_t)sizeof(float) / (int64_t)dtype_bytes(type);
+}
+
+static int words(enum dtype type, int64_t count)
+{
+    return (int)(((size_t)count * dtype_bytes(type) + sizeof(float) - 1) / sizeof(float));
+}
+
+/* So many words of each row of `send` go, and of `receive` come; `to_all`: row 0 goes to all. */
+static alibi_status exchange(struct channel *ch, bool to_all)
+{
+    const struct ops *ops = ch->device->ops;
+    const struct wire *wire = &ch->comm->wire;
+    int send_stride = to_all ? 0 : ch->stride;
+    bool staged = ops->traits.own_memory;
+
+    for (int r = 0; staged && r < (to_all ? 1 : ch->size); r++)
+        if (ch->send_counts[r] > 0)
+            TRY_RETURN(ops->download(ch->device, ch->host_send + (int64_t)r * ch->stride,
+                                     row(ch, ch->send, r, DTYPE_F32, ch->send_counts[r])));
+    TRY_RETURN(wired(ch->comm, wire->exchange(staged ? ch->host_send : ch->send, ch->send_counts,
+                                              send_stride, staged ? ch->host_receive : ch->receive,
+                                              ch->receive_counts, ch->stride)));
+    for (int r = 0; staged && r < ch->size; r++)
+        if (ch->receive_counts[r] > 0)
+            TRY_RETURN(ops->upload(ch->device,
+                                   row(ch, ch->receive, r, DTYPE_F32, ch->receive_counts[r]),
+                                   ch->host_receive + (int64_t)r * ch->stride));
+    return ALIBI_OK;
+}
+
+static alibi_status copy(struct channel *ch, struct tensor to, struct tensor from)
+{
+    int64_t count = tensor_count(to);
+
+    return ch->device->ops->copy(ch->device, tensor_4(to.data, to.type, 1, 1, 1, count),
+                                 tensor_4(from.data, from.type, 1, 1, 1, count));
+}
+
+/* Part of a flat buffer of `span` numbers. */
+struct part {
+    struct tensor numbers;
+    struct range where;
+    int64_t span;
+};
+
+static struct part whole(struct tensor flat)
+{
+    return (struct part){ flat, { 0, tensor_count(flat) }, tensor_count(flat) };
+}
+
+/* The numbers of a rank's shard, counted in it, that piece `piece` of a part has. */
+static struct range piece_of(const struct channel *ch, const struct part *part, int64_t piece,
+                             int rank, enum dtype type)
+{
+    int64_t end = part->where.first + part->where.count, most = room(ch, type);
+    int64_t first = before(part->span, rank, ch->size, part->where.first) + piece * most;
+    int64_t left = before(part->span, rank, ch->size, end) - first;
+
+    return (struct range){ first, left < 0 ? 0 : left < most ? left : most };
+}
+
+/* Whether some rank has numbers in that piece. */
+static bool has_piece(const struct channel *ch, const struct part *part, int64_t piece,
+                      enum dtype type)
+{
+    for (int r = 0; r < ch->size; r++)
+        if (piece_of(ch, part, piece, r, type).count > 0)
+            return true;
+    return false;
+}
+
+/* Numbers `some` of a rank's shard between their places in the part and a row. */
+static alibi_status pack(struct channel *ch, struct tensor to, const struct part *part, int rank,
+                         struct range some, bool unpack)
+{
+    struct range s;
+
+    for (int64_t done = 0; done < some.count; done += s.count) {
+        struct tensor packed, there;
+
+        s = stretch(part->span, rank, ch->size, some.first + done);
+        s.count = s.count < some.count - done ? s.count : some.count - done;
+        packed = vector_part(to, done, s.count);
+        there = vector_part(part->numbers, s.first - part->where.first, s.count);
+        TRY_RETURN(copy(ch, unpack ? there : packed, unpack ? packed : there));
+    }
+    return ALIBI_OK;
+}
+
+/* The piece of each rank's shard to that rank. */
+static alibi_status send_pieces(struct channel *ch, const struct part *part, int64_t piece,
+                                enum dtype type, bool from_root)
+{
+    int mine = words(type, piece_of(ch, part, piece, ch->rank, type).count);
+
+    for (int r = 0; r < ch->size; r++) {
+        struct range some = piece_of(ch, part, piece, r, type);
+
+        if (from_root && ch->rank > 0)
+            some.count = 0;
+        ch->send_counts[r] = words(type, some.count);
+        ch->receive_counts[r] = from_root && r > 0 ? 0 : mine;
+        TRY_RETURN(pack(ch, row(ch, ch->send, r, type, some.count), part, r, some, false));
+    }
+    return exchange(ch, false);
+}
+
+/* ---- sums */
+
+/* sum becomes itself plus the received rows, in the order of ranks. */
+static alibi_status add_rows(struct channel *ch, struct tensor sum)
+{
+    struct device *dev = ch->device;
+    int64_t count = tensor_count(sum), most = room(ch, DTYPE_F32);
+
+    for (int r = 0; r < ch->size; r++) {
+        struct tensor from = row(ch, ch->receive, r, ch->wire, count);
+
+        for (int64_t i = 0; i < count; i += most) {
+            int64_t some = count - i < most ? count - i : most;
+            struct tensor to = vector_part(sum, i, some), term = vector_part(from, i, some);
+
+            if (ch->wire != DTYPE_F32) { /* `send` is free after an exchange */
+                struct tensor wide = row(ch, ch->send, 0, DTYPE_F32, some);
+                TRY_RETURN(copy(ch, wide, term));
+                term = wide;
+            }
+            TRY_RETURN(dev->ops->residual_forward(dev, to, to, term, (struct dropout){ 0 }));
+        }
+    }
+    return ALIBI_OK;
+}
+
+alibi_status channel_reduce(struct channel *ch, struct tensor sums, int64_t span,
+                            struct tensor numbers, struct range where)
+{
+    const struct part part = { numbers, where, span };
+
+    for (int64_t piece = 0; has_piece(ch, &part, piece, ch->wire); piece++) {
+        struct range mine = piece_of(ch, &part, piece, ch->rank, ch->wire);
+
+        TRY_RETURN(send_pieces(ch, &part, piece, ch->wire, false));
+        if (mine.count > 0)
+            TRY_RETURN(add_rows(ch, vector_part(sums, mine.first, mine.count)));
+    }
+    return ALIBI_OK;
+}
+
+/* ---- copies */
+
+alibi_status channel_all_gather(struct channel *ch, struct tensor flat)
+{
+    const enum dtype type = DTYPE_F32;
+    const struct part part = whole(flat);
+
+    for (int64_t piece = 0; has_piece(ch, &part, piece, type); piece++) {
+        struct range mine = piece_of(ch, &part, piece, ch->rank, type);
+
+        TRY_RETURN(pack(ch, row(ch, ch->send, 0, type, mine.count), &part, ch->rank, mine, false));
+        for (int r = 0; r < ch->size; r++) {
+            ch->send_counts[r] = words(type, mine.count);
+            ch->receive_counts[r] = words(type, piece_of(ch, &part, piece, r, type).count);
+        }
+        TRY_RETURN(exchange(ch, true));
+        for (int r = 0; r < ch->size; r++) {
+            struct range some = piece_of(ch, &part, piece, r, type);
+            if (r != ch->rank)
+                TRY_RETURN(
+                    pack(ch, row(ch, ch->receive, r, type, some.count), &part, r, some, true));
+        }
+    }
+    return ALIBI_OK;
+}
+
+alibi_status channel_broadcast(struct channel *ch, struct tensor flat)
+{
+    const struct ops *ops = ch->device->ops;
+    bool staged = ops->traits.own_memory, root = ch->rank == 0;
+    int64_t count = tensor_count(flat);
+
+    for (int64_t from = 0; from < count; from += ch->stride) {
+        int64_t left = count - from, some = left < ch->stride ? left : ch->stride;
+        struct tensor part = vector_part(flat, from, some);
+
+        if (staged && root)
+            TRY_RETURN(ops->download(ch->device, ch->host_send, part));
+        TRY_RETURN(comm_broadcast(ch->comm, staged ? ch->host_send : part.data,
+                                  (size_t)some * sizeof(float)));
+        if (staged && !root)
+            TRY_RETURN(ops->upload(ch->device, part, ch->host_send));
+    }
+    return ALIBI_OK;
+}
+
+alibi_status channel_scatter(struct channel *ch, struct tensor shard, struct tensor flat)
+{
+    const enum dtype type = DTYPE_F32;
+    const struct part part = whole(flat);
+
+    for (int64_t piece = 0; has_piece(ch, &part, piece, type); piece++) {
+        struct range mine = piece_of(ch, &part, piece, ch->rank, type);
+
+        TRY_RETURN(send_pieces(ch, &part, piece, type, true));
+        if (mine.count > 0)
+            TRY_RETURN(copy(ch, vector_part(shard, mine.first, mine.count),
+                            row(ch, ch->receive, 0, type, mine.count)));
+    }
+    return ALIBI_OK;
+}
+
+/* The received numbers of a rank's shard to their places in `values`, which begin with the first
+ * one of the part. */
+static alibi_status read_row(struct channel *ch, const struct part *part, int rank, float *values)
+{
+    struct range some = piece_of(ch, part, 0, rank, DTYPE_F32), s;
+    struct tensor from = row(ch, ch->receive, rank, DTYPE_F32, some.count);
+
+    for (int64_t done = 0; done < some.count; done += s.count) {
+        s = stretch(part->span, rank, ch->size, some.first + done);
+        s.count = s.count < some.count - done ? s.count : some.count - done;
+        TRY_RETURN(ch->device->ops->download(ch->device, values + s.first - part->where.first,
+                                             vector_part(from, done, s.count)));
+    }
+    return ALIBI_OK;
+}
+
+alibi_status channel_gather(struct channel *ch, struct tensor shard, int64_t span, int64_t from,
+                            int64_t count, float *values)
+{
+    for (int64_t end = from + count; from < end; from += ch->stride) {
+        int64_t some = end - from < ch->stride ? end - from : ch->stride;
+        const struct part part = { tensor_none(), { from, some }, span };
+        struct range mine = piece_of(ch, &part, 0, ch->rank, DTYPE_F32);
+
+        for (int r = 0; r < ch->size; r++) {
+            ch->send_counts[r] = r == 0 ? (int)mine.count : 0;
+            ch->receive_counts[r] =
+                ch->rank == 0 ? (int)piece_of(ch, &part, 0, r, DTYPE_F32).count : 0;
+        }
+        TRY_RETURN(copy(ch, row(ch, ch->send, 0, DTYPE_F32, mine.count),
+                        vector_part(shard, mine.first, mine.count)));
+        TRY_RETURN(exchange(ch, false));
+        for (int r = 0; ch->rank == 0 && r < ch->size; r++)
+            TRY_RETURN(read_row(ch, &part, r, values));
+        values = ch->rank == 0 ? values + some : NULL;
+    }
+    return ALIBI_OK;
+}
