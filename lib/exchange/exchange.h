@@ -46,7 +46,7 @@ struct config_key {
 enum row_part { ROWS_ALL, ROWS_QUERIES, ROWS_KEYS, ROWS_VALUES, ROWS_GATE, ROWS_UP };
 
 /* The row of the part that row `row` of their tensor is. */
-typedef int64_t row_fn(const struct alibi_config *c, int64_t row);
+typedef int64_t row_fn(const struct model *outline, int64_t row);
 
 /* Names without ".weight" and ".bias": a rule is for both. "*" is the number of the layer. */
 struct tensor_rule {

@@ -35,8 +35,9 @@ alibi_status family_find(const struct family **out, family_at_fn *at, const char
     return status;
 }
 
-int64_t row_by_head(const struct alibi_config *c, int64_t row)
+int64_t row_by_head(const struct model *outline, int64_t row)
 {
+    const struct alibi_config *c = &outline->config;
     int64_t D = c->width / c->heads, head = row / (3 * D), which = row / D % 3;
 
     return which * c->width + head * D + row % D;

@@ -187,8 +187,10 @@ static alibi_status gptneox_read(struct alibi_config *c, const json_t *config, c
 
 static void gptneox_write(const struct alibi_config *c, struct json_writer *w)
 {
-    if (rope_of(c).rotated > 0)
-        json_write_int(w, rotated_key, 2 * rope_of(c).rotated);
+    struct rope r = rope_of(c);
+
+    if (r.rotated > 0)
+        json_write_int(w, rotated_key, 2 * r.rotated);
 }
 
 static const struct tensor_rule gptneox_rules[] = {
@@ -284,8 +286,9 @@ static void llama_write(const struct alibi_config *c, struct json_writer *w)
 }
 
 /* Row 2n + j of a head is row n + j D/2 of ours. */
-static int64_t row_of_pair(const struct alibi_config *c, int64_t row)
+static int64_t row_of_pair(const struct model *outline, int64_t row)
 {
+    const struct alibi_config *c = &outline->config;
     int64_t D = c->width / c->heads, in = row % D;
 
     return c->rotary_layout == ALIBI_ROTARY_PAIRS ? row : row - in + in / 2 + in % 2 * (D / 2);

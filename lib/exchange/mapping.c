@@ -133,7 +133,7 @@ static alibi_status no_place(const struct family *f, const char *name)
 /* Row `row` of their tensor, of which each is a row of ours, is this row of the parameter. */
 static int64_t our_row(const struct mapped *m, const struct piece *p, int64_t row)
 {
-    return p->first + (p->rule->row ? p->rule->row(&m->outline->config, row) : row);
+    return p->first + (p->rule->row ? p->rule->row(m->outline, row) : row);
 }
 
 /* ---- reading */

@@ -35,9 +35,9 @@ static void write(const struct alibi_config *c, struct json_writer *w)
     json_write_real(w, "rotary_emb_base", r.base);
 }
 
-static int64_t row(const struct alibi_config *c, int64_t theirs)
+static int64_t row(const struct model *outline, int64_t theirs)
 {
-    return rope_row(c, row_by_head(c, theirs));
+    return rope_row(outline, row_by_head(outline, theirs));
 }
 
 static const struct tensor_rule rules[] = {

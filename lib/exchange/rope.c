@@ -104,30 +104,38 @@ static double option_of(const struct position *p, const char *name)
                                           : (double)*(const int *)at;
 }
 
-struct rope rope_of(const struct alibi_config *c)
+/* Pairs of each head that are rotated. */
+static int64_t rotated_pairs(const struct position *p, const struct alibi_config *c)
 {
-    struct pattern p;
-    struct rope r = { .base = c->rotary_base, .share = 1 };
     int64_t half = c->width / c->heads / 2;
 
-    if (pattern_read(&p, c) != ALIBI_OK || p.kind[0].method != &position_rotary)
-        return r;
-    r.base = option_of(&p.kind[0], "base");
-    r.share = option_of(&p.kind[0], "share");
-    r.factor = option_of(&p.kind[0], "factor");
-    r.original = (int64_t)option_of(&p.kind[0], "original");
-    r.window = p.kind[0].window;
-    r.rotated = (int64_t)(r.share * (double)half + 0.5);
-    return r;
+    return p->method == &position_rotary ? (int64_t)(option_of(p, "share") * (double)half + 0.5)
+                                         : 0;
 }
 
-int64_t rope_row(const struct alibi_config *c, int64_t row)
+struct rope rope_of(const struct alibi_config *c)
 {
+    struct pattern pattern;
+    const struct position *p = &pattern.kind[0];
+
+    if (pattern_read(&pattern, c) != ALIBI_OK || p->method != &position_rotary)
+        return (struct rope){ .base = c->rotary_base, .share = 1 };
+    return (struct rope){ .base = option_of(p, "base"),
+                          .share = option_of(p, "share"),
+                          .factor = option_of(p, "factor"),
+                          .original = (int64_t)option_of(p, "original"),
+                          .window = p->window,
+                          .rotated = rotated_pairs(p, c) };
+}
+
+int64_t rope_row(const struct model *outline, int64_t row)
+{
+    const struct alibi_config *c = &outline->config;
     int64_t D = c->width / c->heads, in = row % D, R;
 
     if (row >= 2 * c->width)
         return row;
-    R = rope_of(c).rotated;
+    R = rotated_pairs(&outline->pattern.kind[0], c);
     return in < R || in >= D / 2 + R ? row : in < 2 * R ? row - R + D / 2 : row - R;
 }
 
