@@ -63,20 +63,24 @@ void events_validation(struct events *e, int64_t step, const struct validation *
 
 /* ---- samples */
 
-/* The first tokens of the validation split as text, from its first whole character on. In a mixture
- * with tasks they are of its first text: tasks have no split. */
+/* The first part of a mixture that is text; NULL: all are tasks, whose tokens are no text. */
+static const alibi_corpus *first_text(const alibi_corpus *corpus)
+{
+    for (int i = 0; i < corpus_parts(corpus); i++)
+        if (!corpus_is_task(corpus_part(corpus, i)))
+            return corpus_part(corpus, i);
+    return NULL;
+}
+
+/* The first tokens of the validation split as text, from its first whole character on. */
 static alibi_status find_prompt(struct text *prompt, const alibi_corpus *corpus, int64_t tokens)
 {
-    const alibi_corpus *part = corpus_part(corpus, 0);
-    struct span span;
+    struct span span = corpus_span(corpus, ALIBI_VALID);
     int32_t ids[PROMPT_TOKENS];
     size_t broken = 0, length;
 
-    for (int i = 1; i < corpus_parts(corpus) && corpus_is_task(part); i++)
-        part = corpus_part(corpus, i);
-    span = corpus_span(part, ALIBI_VALID);
     if (span.count == 0)
-        span = corpus_span(part, ALIBI_TRAIN);
+        span = corpus_span(corpus, ALIBI_TRAIN);
     if (tokens > span.count)
         tokens = span.count;
     span_read(span, 0, tokens, ids);
@@ -123,9 +127,9 @@ void events_sample(struct events *e, int64_t step, struct model *m, const alibi_
     struct text prompt = { 0 }, sample = { 0 };
     alibi_status status;
 
-    if (!e->file || e->no_samples)
+    if (!e->file || e->no_samples || !first_text(corpus))
         return;
-    TRY(find_prompt(&prompt, corpus, few < PROMPT_TOKENS ? few : PROMPT_TOKENS));
+    TRY(find_prompt(&prompt, first_text(corpus), few < PROMPT_TOKENS ? few : PROMPT_TOKENS));
     add_indented(&sample, 0, prompt.data, prompt.length);
     text_append(&sample, "\xC2\xBB"); /* here the model begins */
     TRY(alibi_generate(&model, &(struct alibi_prompt){ prompt.data, prompt.length }, 1, &how,

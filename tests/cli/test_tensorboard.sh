@@ -25,6 +25,11 @@ grep -aqE '(lor|ore|rem).*»' mixed/events.out.tfevents.* &&
     pass "has samples that continue its text" ||
     fail "sample" "$(grep -a » mixed/events.out.tfevents.*)"
 
+check "tasks alone" "$ALIBI" train --mix task:induction=0.5,task:recall=0.5 "${tiny[@]:2}" \
+    --out tasks --tensorboard tasks
+grep -aq sample tasks/events.out.tfevents.* &&
+    fail "sample" "of a training without text" || pass "have no samples of text"
+
 for python in "$SOURCE/build/tensorboard/bin/python" python3; do
     "$python" -c 'import tensorboard' 2> /dev/null && break
     python=
