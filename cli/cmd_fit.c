@@ -20,7 +20,8 @@ static const struct alibi_option options[] = {
     { "tokens", ALIBI_OPTION_INT, AT(fit.tokens), 0, CLI_UNBOUNDED, NULL, "128k", "N",
       "score this many at most for each temperature, spread over the whole split; 0: all" },
     { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, NULL, "DIR",
-      "write a model with the temperature into this folder, and leave MODEL as it is" },
+      "write the model with its temperature, if one helps, into this folder, and leave MODEL as "
+      "it is" },
     { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
       "weight of keys that attention may skip, relative to those it uses; 0: none" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
@@ -50,7 +51,7 @@ static void print_json(const struct job *job, const struct alibi_fit_result *r)
         cli_json_close('}');
     }
     cli_json_close(']');
-    if (job->out && r->best > 0)
+    if (job->out)
         cli_json_text("out", job->out);
     cli_json_close('}');
 }
@@ -78,20 +79,20 @@ static void print_table(const struct job *job, const struct alibi_fit_result *r)
         printf("position '%s' is in '%s'; --as-position trained is without it\n",
                alibi_model_view_config(job->subject.model)->position,
                job->out ? job->out : job->subject.path);
+    else if (job->out)
+        printf("no temperature helps: the model in '%s' has none\n", job->out);
     else
-        printf("no temperature helps: nothing is stored in '%s'\n",
-               job->out ? job->out : job->subject.path);
+        printf("no temperature helps: nothing is stored in '%s'\n", job->subject.path);
 }
 
-/* Without a temperature there is no new model, and one that was fitted to MODEL before is taken
- * away; but not because another position needs none. */
+/* The new model is written with or without a temperature, so that the next command finds it. One
+ * that was fitted to MODEL before is taken away; but not because another position needs none. */
 static alibi_status store(const struct job *job, const struct alibi_fit_result *r)
 {
     if (r->at_edge)
         cli_note("the best temperature is the largest that is tried; the loss still falls there");
     if (job->out)
-        return r->best > 0 ? alibi_model_save(job->subject.model, job->out, ALIBI_FP32, cli_call())
-                           : ALIBI_OK;
+        return alibi_model_save(job->subject.model, job->out, ALIBI_FP32, cli_call());
     if (r->best == 0 && job->subject.position)
         return ALIBI_OK;
     return alibi_model_keep_fit(job->subject.model);
