@@ -106,6 +106,7 @@ static void print_json(const struct job *job, const struct alibi_train_result *r
     cli_json_real("seconds", r->seconds);
     cli_json_real("tokens_per_s", r->tokens_per_s);
     cli_json_int("peak_bytes", (int64_t)r->peak_bytes);
+    cli_json_flag("diverged", r->diverged);
     cli_json_close('}');
 }
 
@@ -360,6 +361,10 @@ static alibi_status run(const struct cli_line *line, void *user)
         cli_terminal_clear();
         (job->json ? print_json : print_result)(job, &result);
     }
+    if (status == ALIBI_OK && result.diverged) /* at all ranks */
+        status = agree(job, cli_fail(ALIBI_NUMERIC,
+                                     "the training has diverged to a loss of %.4g; '%s' keeps it",
+                                     result.loss, job->out));
     alibi_device_free(job->device);
     leave_ranks(job, status);
     free(job->mixture.list);

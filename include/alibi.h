@@ -576,6 +576,7 @@ struct alibi_train_result {
     /* A mixture: the last validation by text. 0: there was none in this call. */
     int valid_texts;
     struct alibi_text_loss valid_text[ALIBI_LIST_MAX];
+    bool diverged; /* the loss is more than twice that of a model that has learned nothing */
 };
 
 /* Trains into the folder `dir`: checkpoints `step-00000100/`, `recipe.json` with all options as
@@ -598,7 +599,7 @@ struct alibi_train_result {
  *
  * A stop request makes the call save and return ALIBI_INTERRUPTED; signals are the caller's to
  * catch. A loss or gradient that is not finite ends the call with ALIBI_NUMERIC; nothing of that
- * step is kept. */
+ * step is kept. A loss that is finite is no failure however large it is: see result->diverged. */
 ALIBI_API alibi_status alibi_train(alibi_device *device, const struct alibi_config *config,
                                    const struct alibi_training *training,
                                    const alibi_corpus *corpus, const char *dir, bool resume,

@@ -46,7 +46,7 @@ struct run {
     bool validates;               /* it was asked for, and the split is long enough */
     int64_t saved;                /* step of the newest checkpoint, 0: none */
     double step_seconds;          /* smoothed */
-    double first_loss;            /* of the first step of this call, 0: none yet */
+    double first_loss;            /* of step 1, 0: it was not taken in this call */
 };
 
 /* ---- ranks */
@@ -686,7 +686,7 @@ static alibi_status take_step(struct run *r)
     TRY_RETURN(comm_agree(r->comm, status));
     r->state.step = step;
     r->state.loss = loss;
-    r->first_loss = r->first_loss > 0 ? r->first_loss : loss;
+    r->first_loss = step == 1 ? loss : r->first_loss;
     seconds = clock_seconds() - before;
     r->journal.seconds += seconds;
     r->step_seconds = r->step_seconds > 0 ? 0.9 * r->step_seconds + 0.1 * seconds : seconds;
@@ -849,17 +849,21 @@ static void warn_of_warmup(const struct run *r)
             (long long)t->warmup, (long long)t->steps, t->lr, schedule_lr(t, t->steps));
 }
 
-/* Worse than at the start, and worse than a model that finds all tokens equally likely: that is
- * more than the noise of a batch. */
+/* Of a model that has learned nothing: that of the first step, and of one that finds all tokens
+ * equally likely. */
+static double start_loss(const struct run *r)
+{
+    return fmax(r->first_loss, log((double)r->config.vocab));
+}
+
+/* 5% is more than the noise of a batch. */
 static void warn_of_divergence(const struct run *r)
 {
-    double start = fmax(r->first_loss, log((double)r->config.vocab));
-
-    if (r->first_loss > 0 && r->state.loss > 1.05 * start)
+    if (r->state.loss > 1.05 * start_loss(r))
         call_warn(r->call,
-                  "the loss ended at %.4g and began at %.4g: the training has diverged; use a "
-                  "smaller --lr than %g",
-                  r->state.loss, r->first_loss, r->training.lr);
+                  "the loss ended at %.4g, above the %.4g of a model that has learned nothing: the "
+                  "training has diverged; use a smaller --lr than %g",
+                  r->state.loss, start_loss(r), r->training.lr);
 }
 
 static struct alibi_train_result result_of(struct run *r)
@@ -879,6 +883,7 @@ static struct alibi_train_result result_of(struct run *r)
         .best_step = v->best_step,
         .best_loss = v->best_loss,
         .valid_texts = r->validation.texts,
+        .diverged = r->state.loss > 2 * start_loss(r),
     };
 
     for (int i = 0; i < result.valid_texts; i++) {

@@ -138,9 +138,14 @@ run "$ALIBI" train book.txt "${small[@]}" --out enough --quiet
 warned 0 "the text has"
 run "$ALIBI" compare page.txt "${small[@]}" --methods alibi,none --lengths 16 --out both --quiet
 warned 1 "the text has"
-run "$ALIBI" train book.txt "${tiny[@]:2}" --steps 10 --lr 10 --out high --quiet
-warned 1 "the loss ended at .* began at .*: the training has diverged; use a smaller --lr than 10"
-[ "$code" = 0 ] && pass "and ends" || fail "--lr 10" "exit code $code"
+for command in "book.txt ${tiny[*]:2} --steps 10 --lr 10" --resume; do
+    run "$ALIBI" train $command --out higher --json
+    warned 1 "the loss ended at .*: the training has diverged; use a smaller --lr than 10"
+    [ "$code" = 6 ] && grep -q '"diverged": true' stdout &&
+        grep -qE "the training has diverged to a loss of [0-9.e+]*; 'higher' keeps it" stderr &&
+        pass "a training that ends far above its start fails" || fail "$command" "exit code $code"
+done
+check "its checkpoint is there" "$ALIBI" inspect higher
 run "$ALIBI" train book.txt "${tiny[@]:2}" --steps 40 --out usual --quiet
 warned 0 "the loss"
 
