@@ -255,7 +255,7 @@ extern "C" size_t cuda_attention_workspace(struct device *dev, const struct atte
     } else if (!backward) {
         if (decides_tiles(a)) {
             add({ B, H, attention_tiles(Lq), attention_kept_words(s.Lk), number });
-            add({ B, s.Hkv, attention_tiles(s.Lk), number });
+            add({ 2, B, s.Hkv, attention_tiles(s.Lk), number });
         }
         if (wgmma_serves(c, a))
             add({ (int64_t)sizeof(int) }); // items that were taken

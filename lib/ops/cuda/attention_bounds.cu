@@ -3,7 +3,8 @@
 // The bound (attention.cuh) compares with the query's own key only, which is known before anything
 // else. So the tiles are decided before attention begins, and no attention kernel depends on the
 // progress of another. The skipped tiles of a query must fit into its budget together; nearest
-// tiles come first.
+// tiles come first. Where the bound of all that is farther fits too, nothing there is looked at: a
+// query block takes as long as it keeps tiles.
 #include "ops/cuda/attention.cuh"
 
 namespace
@@ -71,6 +72,32 @@ alibi_status find_norms(struct context *c, struct tensor norms, struct tensor k,
                   (unsigned)(p.tiles * heads), NORM_THREADS, 0, p);
 }
 
+// ---- the largest norm of all tiles up to each one
+
+enum { AHEAD_THREADS = 128 };
+
+// ahead [B, Hkv, tiles], a block of threads per head, neighbouring tiles to each thread.
+__global__ void __launch_bounds__(AHEAD_THREADS)
+    ahead_kernel(float *ahead, const struct key_norms norms, int Hkv, int tiles)
+{
+    __shared__ float of_thread[AHEAD_THREADS];
+    const float *from =
+        norms.at + (int)blockIdx.x / Hkv * norms.b + (int)blockIdx.x % Hkv * norms.h;
+    const int each = (tiles + AHEAD_THREADS - 1) / AHEAD_THREADS, first = (int)threadIdx.x * each,
+              end = min(first + each, tiles);
+    float most = 0.0f;
+
+    for (int t = first; t < end; t++)
+        most = larger(from[t], most);
+    of_thread[threadIdx.x] = most;
+    __syncthreads();
+    most = 0.0f;
+    for (int before = 0; before < (int)threadIdx.x; before++)
+        most = larger(of_thread[before], most);
+    for (int t = first; t < end; t++)
+        ahead[(int64_t)blockIdx.x * tiles + t] = most = larger(from[t], most);
+}
+
 // ---- which tiles
 
 enum { MOST_QUERIES = 256 }; // per block of threads: one each
@@ -78,7 +105,7 @@ enum { MOST_QUERIES = 256 }; // per block of threads: one each
 struct decision {
     struct attention_shape s;
     struct kept_tiles kept;
-    struct key_norms norms;
+    struct key_norms norms, ahead;
     float eps;
     int queries, keys; // decided together
     int blocks;        // of queries, per head
@@ -143,18 +170,26 @@ __global__ void __launch_bounds__(MOST_QUERIES)
 
     measure_queries<T, PACKS>(reach, own, d, q, k, first_query, b, h);
     __syncthreads();
+    const float own_norm = here ? d.norms.largest(b, kv, position, position) : 0.0f;
+    const auto fits = [&](int from, int to, float norm, float *weight) {
+        *weight =
+            here ? weight_bound(s, b, b, h, position, from, to, norm, reach[me], own[me], own_norm)
+                 : 0.0f;
+        return __syncthreads_and(skipped + *weight <= d.eps);
+    };
     for (int first = last_seen / d.keys * d.keys; first + d.keys > oldest; first -= d.keys) {
         int last = min(first + d.keys - 1, s.Lk - 1);
-        float weight = 0.0f;
-        if (last < nearest && here)
-            weight =
-                weight_bound(s, b, b, h, position, first, last, d.norms.largest(b, kv, first, last),
-                             reach[me], own[me], d.norms.largest(b, kv, position, position));
+        float weight;
         // The block with the diagonal is never skipped.
-        if (__syncthreads_and(last < nearest && (!here || skipped + weight <= d.eps)))
-            skipped += weight;
-        else
+        if (last >= nearest || !fits(first, last, d.norms.largest(b, kv, first, last), &weight)) {
             mark(d, head, first_query, first, last);
+            continue;
+        }
+        skipped += weight;
+        // All that is farther. The largest entry of a table is not known in advance.
+        if (s.kind != BIAS_TABLE && first > oldest &&
+            fits(oldest, first - 1, d.ahead.largest(b, kv, first - 1, first - 1), &weight))
+            break;
     }
 }
 
@@ -188,17 +223,22 @@ alibi_status decide_tiles(struct context *c, const struct attention_args *a, str
                           int block_queries, int block_keys)
 {
     const struct attention_shape s = attention_shape_of(a);
-    const int64_t factors[] = { s.B, s.Hkv, attention_tiles(s.Lk), (int64_t)sizeof(float) };
-    struct tensor norms = a->skip.norms;
+    const int64_t tiles = attention_tiles(s.Lk),
+                  factors[] = { 2, s.B, s.Hkv, tiles, (int64_t)sizeof(float) };
+    struct tensor ahead = tensor_3(NULL, DTYPE_F32, s.B, s.Hkv, tiles), norms = a->skip.norms;
 
+    TRY_RETURN(cuda_scratch_for(c, SCRATCH_NORMS, factors, 5, &ahead.data));
     if (!norms.data) {
-        norms = tensor_3(NULL, DTYPE_F32, factors[0], factors[1], factors[2]);
-        TRY_RETURN(cuda_scratch_for(c, SCRATCH_NORMS, factors, 4, &norms.data));
+        norms = ahead;
+        norms.data = (float *)ahead.data + s.B * s.Hkv * tiles;
         DISPATCH(a->k.type, T, TRY_RETURN(find_norms<T>(c, norms, a->k, 0, ragged_none())));
     }
+    TRY_RETURN(launch(c, "attention bounds", ahead_kernel, (unsigned)(s.B * s.Hkv), AHEAD_THREADS,
+                      0, (float *)ahead.data, key_norms_of(norms), s.Hkv, (int)tiles));
     const decision d = { .s = s,
                          .kept = kept,
                          .norms = key_norms_of(norms),
+                         .ahead = key_norms_of(ahead),
                          .eps = (float)a->skip.eps,
                          .queries = block_queries,
                          .keys = block_keys,

@@ -39,7 +39,7 @@ enum scratch_place {
     SCRATCH_SORT,    /* tokens sorted by id */
     SCRATCH_QUERIES, /* attention backward: dQ in fp32; then weights and gradients of sinks */
     SCRATCH_ROWS,    /* attention backward: delta, one number per query and head */
-    SCRATCH_NORMS,   /* norms of key tiles */
+    SCRATCH_NORMS,   /* norms of key tiles, and the largest up to each of them */
     SCRATCH_TURNS,   /* attention: items taken; backward: whose turn it is to add to a tile of dQ */
     SCRATCH_BIAS,    /* attention: tables of biases; backward: partial gradients of the bias */
     SCRATCH_KEPT,    /* which key tiles attention uses */

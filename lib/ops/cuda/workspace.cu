@@ -45,7 +45,7 @@ extern "C" size_t cuda_workspace(struct device *dev, const struct workspace_args
     const int64_t C = (int64_t)width;
 
     // Forward. Decoding has few queries at a time, over parts no smaller than a pair of tiles.
-    bytes[SCRATCH_NORMS] = bytes_of(B, H, tiles, sizeof(float));
+    bytes[SCRATCH_NORMS] = bytes_of(2, B, H, tiles, sizeof(float));
     bytes[SCRATCH_KEPT] = bytes_of(B, H, tiles, attention_kept_words(L), sizeof(uint32_t));
     bytes[SCRATCH_BIAS] =
         max(bytes_of(H, max(L, (int64_t)TABLE_LARGEST) + 2 * TABLE_AROUND, sizeof(float)),
