@@ -92,6 +92,44 @@ bool decides_tiles(const struct attention_args *a)
     return a->skip.kept.data || (a->skip.eps > 0 && !packed_present(a->packed));
 }
 
+// ALIBI_LISTS_FROM (gpu.md): whether the call's wgmma kernels work from lists. With fewer keys they
+// use all of them, since deciding would cost more than it saves.
+bool lists_serve(const struct context *c, const struct attention_args *a)
+{
+    return c->lists_from > 0 && a->k.shape[1] >= c->lists_from && a->bias.kind == BIAS_LINEAR &&
+           mask_kind_of(a) == CAUSAL;
+}
+
+bool key_lists_serve(const struct context *c, const struct attention_args *a)
+{
+    return lists_serve(c, a) && a->skip.eps > 0 && wgmma_serves(c, a);
+}
+
+bool is_too_short_to_skip(const struct context *c, const struct attention_args *a)
+{
+    return a->k.shape[1] < c->lists_from && wgmma_serves(c, a);
+}
+
+// The choice of tiles before the forward pass.
+alibi_status choose_tiles(struct context *c, const struct attention_args *a,
+                          struct kept_tiles *kept, struct key_lists *lists)
+{
+    const struct attention_shape s = attention_shape_of(a);
+    const int64_t bits[] = { s.B, s.H, kept->rows, kept->words, (int64_t)sizeof(uint32_t) };
+    const bool wgmma = wgmma_serves(c, a), listed = key_lists_serve(c, a);
+    const int queries = wgmma ? wgmma_block_queries(s.D) : (int)ATTENTION_TILE;
+
+    cuda_part(c, "attention bounds");
+    if (is_too_short_to_skip(c, a))
+        return kept->bits ? keep_tiles(c, a, *kept) : ALIBI_OK;
+    if (listed)
+        TRY_RETURN(reserve_key_lists(c, s, queries, lists));
+    else if (!kept->bits) // a record of our own
+        TRY_RETURN(cuda_scratch_for(c, SCRATCH_KEPT, bits, 5, (void **)&kept->bits));
+    return decide_tiles(c, a, *kept, *lists, a->skip.eps * (listed ? LISTED_BOUND_SHARE : 1.0),
+                        queries, wgmma ? (int)BLOCK_KEYS : (int)ATTENTION_TILE);
+}
+
 } // namespace
 
 alibi_status find_gains(struct context *c, const struct attention_shape &s, const float **gains)
@@ -112,8 +150,7 @@ extern "C" alibi_status cuda_attention_forward(struct device *dev, const struct 
     struct kept_tiles kept = { .bits = (uint32_t *)a->skip.kept.data,
                                .rows = (int)attention_tiles(a->q.shape[1]),
                                .words = (int)attention_kept_words(a->k.shape[1]) };
-    const int64_t bits[] = { a->q.shape[0], a->q.shape[2], kept.rows, kept.words,
-                             (int64_t)sizeof(uint32_t) };
+    struct key_lists lists = {};
     const bool wgmma = wgmma_serves(c, a);
 
     if (is_empty(a))
@@ -123,15 +160,10 @@ extern "C" alibi_status cuda_attention_forward(struct device *dev, const struct 
     if (decodes(a))
         return forward_decode(c, a);
     if (decides_tiles(a)) {
-        if (!kept.bits) // a record of our own
-            TRY_RETURN(cuda_scratch_for(c, SCRATCH_KEPT, bits, 5, (void **)&kept.bits));
-        cuda_part(c, "attention bounds");
-        TRY_RETURN(decide_tiles(c, a, kept,
-                                wgmma ? wgmma_block_queries(a->q.shape[3]) : (int)ATTENTION_TILE,
-                                wgmma ? (int)BLOCK_KEYS : (int)ATTENTION_TILE));
+        TRY_RETURN(choose_tiles(c, a, &kept, &lists));
         cuda_part(c, "attention forward");
     }
-    return wgmma ? forward_wgmma(c, a, kept) : forward_plain(c, a, kept);
+    return wgmma ? forward_wgmma(c, a, kept, lists) : forward_plain(c, a, kept);
 }
 
 // ---- backward
@@ -212,6 +244,7 @@ extern "C" alibi_status cuda_attention_backward(struct device *dev, const struct
     const bool wgmma = wgmma_serves_backward(c, a);
     const int64_t rows[] = { a->lse.shape[0], a->lse.shape[1], a->lse.shape[2],
                              (int64_t)sizeof(float) };
+    struct query_lists lists = {};
     float *delta;
 
     if (is_empty(a))
@@ -222,7 +255,9 @@ extern "C" alibi_status cuda_attention_backward(struct device *dev, const struct
     if (wgmma) {
         TRY_RETURN(a->q.shape[3] <= 64 ? (find_delta<bf16, 8>(c, delta, a))
                                        : (find_delta<bf16, 16>(c, delta, a)));
-        TRY_RETURN(backward_wgmma(c, a, delta, kept));
+        if (kept.bits && lists_serve(c, a))
+            TRY_RETURN(make_query_lists(c, attention_shape_of(a), kept, &lists));
+        TRY_RETURN(backward_wgmma(c, a, delta, kept, lists));
     } else {
         DISPATCH(a->y.type, T, TRY_RETURN((find_delta<T, 0>(c, delta, a))));
         TRY_RETURN(backward_plain(c, a, delta, kept));
@@ -253,6 +288,8 @@ extern "C" size_t cuda_attention_workspace(struct device *dev, const struct atte
     if (!backward && decodes(a)) {
         add({ B, H, Lq, decode_parts(s), s.D + 1, number });
     } else if (!backward) {
+        if (key_lists_serve(c, a))
+            add({ (int64_t)key_lists_bytes(s, wgmma_block_queries(s.D)) });
         if (decides_tiles(a)) {
             add({ B, H, attention_tiles(Lq), attention_kept_words(s.Lk), number });
             add({ 2, B, s.Hkv, attention_tiles(s.Lk), number });
@@ -266,6 +303,8 @@ extern "C" size_t cuda_attention_workspace(struct device *dev, const struct atte
             add({ (int64_t)areas.dq });
             add({ (int64_t)areas.turns });
             add({ (int64_t)areas.slopes });
+            if (a->skip.kept.data && lists_serve(c, a))
+                add({ (int64_t)query_lists_bytes(s) });
         } else if (a->dbias.data) {
             add({ B, H, Lq, number });
         }

@@ -7,7 +7,7 @@
 //   attention_plain.cu                            everything else
 //
 // attention_bounds.cu decides before them which key tiles are skipped, in the bits of
-// skipping.kept.
+// skipping.kept. attention_lists.cu has lists of what is left.
 #ifndef ATTENTION_CUH
 #define ATTENTION_CUH
 
@@ -151,7 +151,8 @@ __host__ __device__ __forceinline__ int first_of_block(int Lq, int queries, int 
 // Which pairs the wgmma kernels compute, as a template parameter, so that a window, dropout and
 // packed sequences cost nothing where there are none. Those with dropout or packed sequences know
 // windows too.
-enum mask_kind { CAUSAL, WINDOW, DROPOUT, PACKED };
+// LISTED is CAUSAL with slopes, and with lists of what is visited.
+enum mask_kind { CAUSAL, LISTED, WINDOW, DROPOUT, PACKED };
 
 inline mask_kind mask_kind_of(const struct attention_args *a)
 {
@@ -218,6 +219,33 @@ __device__ __forceinline__ bool keys_are_kept(const uint32_t *row, int block)
 {
     return tile_is_kept(row, 2 * block) || tile_is_kept(row, 2 * block + 1);
 }
+
+// The key blocks that each block of queries of LISTED visits. They are a copy of what skipping.kept
+// begins with: there the consumers clear bits while others are still on their way through the list.
+struct key_lists {
+    uint32_t *bits;    // [B, H, blocks of queries, words]: bit n % 32 of word n / 32, key block n
+    int *counts;       // [B, H, blocks of queries]: key blocks of the list
+    int blocks, words; // bits NULL: there are no lists
+
+    __device__ __forceinline__ uint32_t *row(int64_t head_of_batch, int block) const
+    {
+        return bits + (head_of_batch * blocks + block) * words;
+    }
+};
+
+// Of the budget of LISTED: what decide_tiles() may spend, and the test of scores. The rest is for
+// the rounding of scores, which differ from exact ones by less than 0.2 or are worth nothing.
+#define LISTED_BOUND_SHARE 0.5
+#define LISTED_SCORES_SHARE 0.25
+
+// Where keys are skipped, a list for backward: the query tiles that use each block of keys. A block
+// of threads finds its next tile in it without reading the bits of all tiles between.
+struct query_lists {
+    uint32_t *bits; // [B, H, blocks of keys, words]: bit t % 32 of word t / 32, query tile t
+    int *order;     // [B * Hkv]: key heads of all sequences, those with most to do first; or NULL
+    int *work;      // [B * Hkv]: tiles of each
+    int words;      // bits NULL: there are no lists
+};
 
 // Eight lanes share a row. They load 16 bytes at a time (PACKS) if all rows are aligned to that,
 // see rows_are_aligned().
@@ -390,9 +418,21 @@ struct attention_shape attention_shape_of(const struct attention_args *a);
 alibi_status find_gains(struct context *c, const struct attention_shape &s, const float **gains);
 
 // attention_bounds.cu: decides the bits for a budget, for blocks of that many queries and keys at a
-// time, multiples of ATTENTION_TILE.
+// time, multiples of ATTENTION_TILE. With lists, those have the same bits, and kept may have none.
 alibi_status decide_tiles(struct context *c, const struct attention_args *a, struct kept_tiles kept,
-                          int block_queries, int block_keys);
+                          struct key_lists lists, double eps, int block_queries, int block_keys);
+
+// The bits of a call that skips nothing.
+alibi_status keep_tiles(struct context *c, const struct attention_args *a, struct kept_tiles kept);
+
+// attention_lists.cu: memory for the lists of forward, which decide_tiles() makes, and the lists of
+// backward, from the bits of forward. Both are in SCRATCH_LISTS.
+size_t key_lists_bytes(const struct attention_shape &s, int block_queries);
+size_t query_lists_bytes(const struct attention_shape &s);
+alibi_status reserve_key_lists(struct context *c, const struct attention_shape &s,
+                               int block_queries, struct key_lists *out);
+alibi_status make_query_lists(struct context *c, const struct attention_shape &s,
+                              struct kept_tiles kept, struct query_lists *out);
 
 // attention_forward.cu, attention_backward.cu: Hopper only. delta [B, H, Lq] is y . dy. Backward
 // rotates dq and dk back itself if heads are as wide as its tiles and the angles are aligned.
@@ -404,9 +444,9 @@ struct backward_areas {
 };
 struct backward_areas backward_wgmma_areas(const struct attention_args *a);
 alibi_status forward_wgmma(struct context *c, const struct attention_args *a,
-                           struct kept_tiles kept);
+                           struct kept_tiles kept, struct key_lists lists);
 alibi_status backward_wgmma(struct context *c, const struct attention_args *a, const float *delta,
-                            struct kept_tiles kept);
+                            struct kept_tiles kept, struct query_lists lists);
 
 // attention_plain.cu: any type and size.
 alibi_status forward_plain(struct context *c, const struct attention_args *a,

@@ -82,9 +82,10 @@ struct backward_params {
     struct attention_shape s;
     struct angles rotation; // of q and k; dq and dk are rotated back
     struct kept_tiles kept;
-    int tiles, blocks; // of queries, of keys, of a sequence
-    int packed_tiles;  // of a head, of all packed sequences
-    int *ticket;       // the next block number
+    struct query_lists lists; // LISTED
+    int tiles, blocks;        // of queries, of keys, of a sequence
+    int packed_tiles;         // of a head, of all packed sequences
+    int *ticket;              // the next block number
     struct weight_mask mask;
     const float *gains; // at distance 0, see find_gains()
     float inverse;      // 1 / scale
@@ -128,6 +129,8 @@ template <int MASK> struct walk {
     {
         int head = ticket / p.blocks;
 
+        if (MASK == LISTED && p.lists.order)
+            head = p.lists.order[head];
         block = p.blocks - 1 - ticket % p.blocks;
         b = head / p.s.Hkv;
         kv = head % p.s.Hkv;
@@ -186,9 +189,20 @@ template <int MASK> struct walk {
     // To the next tile of this head that uses the keys; false after the last.
     __device__ __forceinline__ bool next(const backward_params &p)
     {
-        for (tile++; tile < (MASK >= WINDOW ? tiles : p.tiles); tile++)
-            if (!p.kept.bits || keys_are_kept(p.kept.row(head(p), tile), block))
-                return true;
+        tile++;
+        if constexpr (MASK == LISTED) {
+            const uint32_t *row = p.lists.bits + (head(p) * p.blocks + block) * p.lists.words;
+            uint32_t mask = ~0u << (tile & 31); // the tiles of this word from here on
+            for (int word = tile >> 5; word < p.lists.words; word++, mask = ~0u)
+                if (uint32_t bits = row[word] & mask) {
+                    tile = 32 * word + __ffs((int)bits) - 1;
+                    return true;
+                }
+        } else {
+            for (; tile < (MASK >= WINDOW ? tiles : p.tiles); tile++)
+                if (!p.kept.bits || keys_are_kept(p.kept.row(head(p), tile), block))
+                    return true;
+        }
         return false;
     }
 
@@ -1170,7 +1184,7 @@ alibi_status launch_backward(struct context *c, const backward_params &p,
     auto kernel =
         a->dbias.data ? backward_kernel<D, LEARNED_SLOPES, MASK> : backward_kernel<D, SLOPES, MASK>;
 
-    if constexpr (MASK != PACKED)
+    if constexpr (MASK != PACKED && MASK != LISTED)
         kernel = is_long                  ? backward_kernel<D, LONG_TABLE, MASK>
                  : p.s.kind == BIAS_TABLE ? backward_kernel<D, TABLE, MASK>
                  : p.s.kind == BIAS_GATE  ? backward_kernel<D, GATES, MASK>
@@ -1203,7 +1217,7 @@ struct backward_areas backward_wgmma_areas(const struct attention_args *a)
 }
 
 alibi_status backward_wgmma(struct context *c, const struct attention_args *a, const float *delta,
-                            struct kept_tiles kept)
+                            struct kept_tiles kept, struct query_lists lists)
 {
     backward_params p = sized_params(a);
     int D = padded_width(a->q.shape[3]);
@@ -1213,6 +1227,7 @@ alibi_status backward_wgmma(struct context *c, const struct attention_args *a, c
     p.lse = (const float *)a->lse.data;
     p.delta = delta;
     p.kept = kept;
+    p.lists = lists;
     p.mask = weight_mask_of(a->dropout, a->k.shape[1]);
     p.rotation = wgmma_rotates(a) ? angles_of(a->rotation, p.s.D) : angles();
     p.gains = NULL;
@@ -1226,7 +1241,7 @@ alibi_status backward_wgmma(struct context *c, const struct attention_args *a, c
     TRY_RETURN(make_tensor_map(&p.dy, a->dy, QUERIES));
     TRY_RETURN(make_tensor_map(&p.k, a->k, BLOCK_KEYS));
     TRY_RETURN(make_tensor_map(&p.v, a->v, BLOCK_KEYS));
-    switch (mask_kind_of(a)) {
+    switch (lists.bits ? LISTED : mask_kind_of(a)) {
     case PACKED:
         return D == 64 ? launch_backward<64, PACKED>(c, p, a)
                        : launch_backward<128, PACKED>(c, p, a);
@@ -1236,6 +1251,9 @@ alibi_status backward_wgmma(struct context *c, const struct attention_args *a, c
     case WINDOW:
         return D == 64 ? launch_backward<64, WINDOW>(c, p, a)
                        : launch_backward<128, WINDOW>(c, p, a);
+    case LISTED:
+        return D == 64 ? launch_backward<64, LISTED>(c, p, a)
+                       : launch_backward<128, LISTED>(c, p, a);
     case CAUSAL:
         break;
     }

@@ -105,6 +105,7 @@ enum { MOST_QUERIES = 256 }; // per block of threads: one each
 struct decision {
     struct attention_shape s;
     struct kept_tiles kept;
+    struct key_lists lists;
     struct key_norms norms, ahead;
     float eps;
     int queries, keys; // decided together
@@ -115,6 +116,8 @@ struct decision {
 // query of a tile sees farthest back, the last one farthest ahead.
 __device__ void mark(const decision &d, int64_t head, int first_query, int first, int last)
 {
+    if (!d.kept.bits)
+        return;
     int first_row = max(first_query, 0) / ATTENTION_TILE;
     int rows = min((first_query + d.queries) / ATTENTION_TILE, d.kept.rows) - first_row;
 
@@ -167,7 +170,11 @@ __global__ void __launch_bounds__(MOST_QUERIES)
         oldest = s.first_key(nearest);
     bool here = first_query + me >= 0 && first_query + me < s.Lq;
     float skipped = 0.0f; // of this query's weight, at most
+    int count = 0;        // of key blocks that are kept
+    uint32_t *list = d.lists.bits ? d.lists.row(head, (int)blockIdx.x % d.blocks) : NULL;
 
+    for (int word = me; list && word < d.lists.words; word += (int)blockDim.x)
+        list[word] = 0;
     measure_queries<T, PACKS>(reach, own, d, q, k, first_query, b, h);
     __syncthreads();
     const float own_norm = here ? d.norms.largest(b, kv, position, position) : 0.0f;
@@ -183,6 +190,9 @@ __global__ void __launch_bounds__(MOST_QUERIES)
         // The block with the diagonal is never skipped.
         if (last >= nearest || !fits(first, last, d.norms.largest(b, kv, first, last), &weight)) {
             mark(d, head, first_query, first, last);
+            if (list && me == 0)
+                atomicOr(list + first / d.keys / 32, 1u << first / d.keys % 32);
+            count++;
             continue;
         }
         skipped += weight;
@@ -191,6 +201,8 @@ __global__ void __launch_bounds__(MOST_QUERIES)
             fits(oldest, first - 1, d.ahead.largest(b, kv, first - 1, first - 1), &weight))
             break;
     }
+    if (list && me == 0)
+        d.lists.counts[blockIdx.x] = count;
 }
 
 template <class T>
@@ -199,8 +211,9 @@ alibi_status decide(struct context *c, const struct attention_args *a, const dec
     // No overflow: the bits are in memory.
     size_t words = (size_t)d.s.B * (size_t)d.s.H * (size_t)d.kept.rows * (size_t)d.kept.words;
 
-    TRY_RETURN(cuda_check(cudaMemsetAsync(d.kept.bits, 0, sizeof(uint32_t) * words, c->stream),
-                          "attention bounds"));
+    if (d.kept.bits)
+        TRY_RETURN(cuda_check(cudaMemsetAsync(d.kept.bits, 0, sizeof(uint32_t) * words, c->stream),
+                              "attention bounds"));
     return launch(c, "attention bounds",
                   rows_are_aligned(a->q) && rows_are_aligned(a->k) ? decide_kernel<T, true>
                                                                    : decide_kernel<T, false>,
@@ -208,7 +221,36 @@ alibi_status decide(struct context *c, const struct attention_args *a, const dec
                   heads_of<const T>(a->k));
 }
 
+// ---- every tile, where the choice would cost more than it saves
+
+struct keep_all {
+    struct attention_shape s;
+    struct kept_tiles kept;
+
+    // A word of a row: the tiles from the first that the row's first query sees to that of its last
+    // query.
+    template <int N> __device__ __forceinline__ void run(int64_t i) const
+    {
+        const int word = (int)(i % kept.words), row = (int)(i / kept.words % kept.rows);
+        const int first = s.first_key(s.past() + row * ATTENTION_TILE) / ATTENTION_TILE - 32 * word,
+                  last = (s.past() + min((row + 1) * ATTENTION_TILE, s.Lq) - 1) / ATTENTION_TILE -
+                         32 * word;
+        const uint32_t from = first > 31 ? 0u : ~0u << max(first, 0),
+                       to = last < 0 ? 0u : ~0u >> (31 - min(last, 31));
+
+        kept.bits[i] = from & to;
+    }
+};
+
 } // namespace
+
+alibi_status keep_tiles(struct context *c, const struct attention_args *a, struct kept_tiles kept)
+{
+    const struct attention_shape s = attention_shape_of(a);
+
+    return each<1>(c, "attention bounds", keep_all{ s, kept },
+                   (int64_t)s.B * s.H * kept.rows * kept.words, false);
+}
 
 alibi_status cuda_attention_norms(struct device *dev, struct tensor norms, struct tensor k,
                                   int64_t from, struct ragged ragged)
@@ -220,7 +262,7 @@ alibi_status cuda_attention_norms(struct device *dev, struct tensor norms, struc
 }
 
 alibi_status decide_tiles(struct context *c, const struct attention_args *a, struct kept_tiles kept,
-                          int block_queries, int block_keys)
+                          struct key_lists lists, double eps, int block_queries, int block_keys)
 {
     const struct attention_shape s = attention_shape_of(a);
     const int64_t tiles = attention_tiles(s.Lk),
@@ -237,9 +279,10 @@ alibi_status decide_tiles(struct context *c, const struct attention_args *a, str
                       0, (float *)ahead.data, key_norms_of(norms), s.Hkv, (int)tiles));
     const decision d = { .s = s,
                          .kept = kept,
+                         .lists = lists,
                          .norms = key_norms_of(norms),
                          .ahead = key_norms_of(ahead),
-                         .eps = (float)a->skip.eps,
+                         .eps = (float)eps,
                          .queries = block_queries,
                          .keys = block_keys,
                          .blocks = (int)ceil_div(s.Lq, block_queries) };

@@ -27,8 +27,10 @@
 // comes after the product, before the softmax. Key tiles are visited nearest first, so the running
 // maximum hardly ever grows after the first tile, and rescaling O is skipped when no row of the
 // warp needs it. Key tiles that attention_bounds.cu ruled out, or that are outside the window, are
-// not loaded. Packed sequences have as many items each as the longest; a block of threads passes
-// over those that are empty.
+// not loaded. Where there are lists of the others (LISTED), S of a key tile is compared with the
+// running maximum once it is known: if it cannot matter for any query of the warpgroup, it goes no
+// further, and is cleared in the record that backward follows. Packed sequences have as many items
+// each as the longest; a block of threads passes over those that are empty.
 //
 // Shared memory: struct forward_smem. No block waits for another, and the result of an item does
 // not depend on the block that computes it.
@@ -109,9 +111,11 @@ struct forward_params {
     struct attention_shape s;
     struct padded_table table;
     struct gate_offsets gates;
-    struct kept_tiles kept;
-    int blocks, items; // query blocks per head; of all heads
-    int *taken;        // items that have begun, beside the first of each block of threads
+    struct kept_tiles kept; // LISTED: only a record, or absent
+    struct key_lists lists; // LISTED
+    float spendable;        // LISTED: of the budget, by the test of scores
+    int blocks, items;      // query blocks per head; of all heads
+    int *taken;             // items that have begun, beside the first of each block of threads
     struct weight_mask mask;
     const float *gains; // at distance 0, see find_gains()
     float inverse;      // 1 / scale
@@ -141,6 +145,7 @@ template <int D, int MASK> struct item {
     // With a window. The last query tile sees all that is ahead, and in its row of bits are all
     // blocks; here the first tiles see more that is behind, so the bits of all rows count.
     int first_block, rows, words;
+    float gap; // LISTED: how far below the maximum scores do not matter, / scale
 
     // Consecutive items are of HEADS_TOGETHER heads, so that their keys stay in the L2 cache, the
     // longest rows first, so that the last items are short.
@@ -160,7 +165,11 @@ template <int D, int MASK> struct item {
             min(past(p) + first + QUERIES - 1, (MASK == PACKED ? one.Lk : p.s.Lk) - 1) / BLOCK_KEYS;
         kept = NULL;
         int end = min((first + QUERIES) / ATTENTION_TILE, p.kept.rows); // of its query tiles
-        if (p.kept.bits)
+        if (MASK == LISTED) {
+            kept = p.lists.row(head, block);
+            gap = p.inverse * logf(1.01f * BLOCK_KEYS / p.spendable *
+                                   (float)p.lists.counts[head * p.blocks + block]);
+        } else if (p.kept.bits)
             kept = p.kept.row(head, end - 1);
         if (MASK >= WINDOW) {
             first_block = p.s.first_key(past(p) + max(first, 0)) / BLOCK_KEYS;
@@ -203,6 +212,12 @@ template <int D, int MASK> struct item {
                 for (int row = 0; row < rows; row++)
                     if (keys_are_kept(kept ? kept - row * words : NULL, n))
                         return n;
+            return -1;
+        } else if constexpr (MASK == LISTED) {
+            uint32_t mask = ~0u >> (31 - (n & 31)); // the blocks of this word up to n
+            for (int word = n >> 5; word >= 0; word--, mask = ~0u)
+                if (uint32_t bits = kept[word] & mask)
+                    return 32 * word + 31 - __clz(bits);
             return -1;
         } else if (kept) {
             int tile = 2 * n + 1;
@@ -394,6 +409,12 @@ template <int D> struct ping_pong {
     {
         named_barrier_sync<THREADS>(FIRST_ID + config<D>::CONSUMERS);
     }
+
+    // Whether all threads of this consumer say so.
+    static __device__ __forceinline__ bool all(int group, bool mine)
+    {
+        return named_barrier_all<WARPGROUP>(FIRST_ID + config<D>::CONSUMERS + 1 + group, mine);
+    }
 };
 
 // Issues S = Q K^T of key block n. The turn is ours when it returns.
@@ -496,12 +517,12 @@ __device__ __forceinline__ void draw_mask(fragment<D> &f, const forward_params &
     }
 }
 
-// After S of key block n has been computed: frees its stage, masks the diagonal and what is
-// outside the window, and takes the softmax.
+// After S of key block n has been computed: frees its stage, and masks the diagonal and what is
+// outside the window.
 template <int D, int START, int MASK>
-__device__ __forceinline__ void finish_scores(fragment<D> &f, const forward_params &p,
-                                              forward_smem<D> *smem, const item<D, MASK> &w, int n,
-                                              pipeline_state<STAGES> t)
+__device__ __forceinline__ void receive_scores(fragment<D> &f, const forward_params &p,
+                                               forward_smem<D> *smem, const item<D, MASK> &w, int n,
+                                               pipeline_state<STAGES> t)
 {
     fence_fragment(f.s);
     if (threadIdx.x % WARPGROUP == 0)
@@ -522,6 +543,15 @@ __device__ __forceinline__ void finish_scores(fragment<D> &f, const forward_para
             if (f.row + row_of(i) - (n * BLOCK_KEYS + f.column + column_of(i)) >= p.s.window)
                 f.s[i] = -INFINITY;
     }
+}
+
+// The same, and takes the softmax.
+template <int D, int START, int MASK>
+__device__ __forceinline__ void finish_scores(fragment<D> &f, const forward_params &p,
+                                              forward_smem<D> *smem, const item<D, MASK> &w, int n,
+                                              pipeline_state<STAGES> t)
+{
+    receive_scores<D, START, MASK>(f, p, smem, w, n, t);
     softmax<D>(f, p.s.scale * log2_e);
     if constexpr (MASK == DROPOUT) {
 #pragma unroll
@@ -540,6 +570,16 @@ __device__ __forceinline__ void finish_values(fragment<D> &f, forward_smem<D> *s
     fence_fragment(f.p);
     if (threadIdx.x % WARPGROUP == 0)
         mbarrier_arrive(&smem->v_empty[t.stage]);
+}
+
+// Rescales O to the new maximum. Mostly no row of the warp has one.
+template <int D> __device__ __forceinline__ void rescale(fragment<D> &f)
+{
+    if (__any_sync(0xffffffffu, f.shrink[0] != 1.0f || f.shrink[1] != 1.0f)) {
+#pragma unroll
+        for (int i = 0; i < D / 2; i++)
+            f.o[i] *= f.shrink[i >> 1 & 1];
+    }
 }
 
 // Epilogue: y = O / l and lse = scale m + log l, straight from registers.
@@ -569,6 +609,98 @@ __device__ __forceinline__ void write_rows(fragment<D> &f, const forward_params 
     }
 }
 
+// ---- consumer: lists, and the test of scores
+//
+// A key block is passed over if for every query of the warpgroup, by the running maximum m,
+//
+//   largest score of the block - m  <=  -log(BLOCK_KEYS blocks / spendable)
+//
+// with the blocks of the list. Its keys then have at most spendable / blocks of the weight of the
+// key that gave m, and all blocks that are passed over together at most `spendable` of the weight
+// that is summed. m only grows, so this holds in the end. A score that is no number fails the test.
+
+__device__ __forceinline__ float max_or_nan(float a, float b)
+{
+    float most;
+
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(a), "f"(b));
+    return most;
+}
+
+// Whether S matters. Each thread looks at its own elements; gap is / scale, as S is. A query that
+// has seen no key has a maximum of -inf, so the block of its own key always matters.
+template <int D>
+__device__ __forceinline__ bool scores_matter(const fragment<D> &f, float gap, int group)
+{
+    float most[2] = { -INFINITY, -INFINITY };
+
+#pragma unroll
+    for (int i = 0; i < BLOCK_KEYS / 2; i++)
+        most[i >> 1 & 1] = max_or_nan(most[i >> 1 & 1], f.s[i]);
+    return !ping_pong<D>::all(group, most[0] <= f.m[0] - gap && most[1] <= f.m[1] - gap);
+}
+
+// Passes over key block n: frees the stage of its V, and clears the block in the record of this
+// warpgroup's queries; an atomic operation does not wait for memory. V must have arrived before its
+// stage is free.
+template <int D, int MASK>
+__device__ __forceinline__ void pass_over(const forward_params &p, forward_smem<D> *smem,
+                                          const item<D, MASK> &w, int n, pipeline_state<STAGES> t,
+                                          int group)
+{
+    const int row = w.first / ATTENTION_TILE + group;
+
+    mbarrier_wait(&smem->v_full[t.stage], t.parity);
+    if (threadIdx.x % WARPGROUP > 0)
+        return;
+    mbarrier_arrive(&smem->v_empty[t.stage]);
+    if (p.kept.bits && row >= 0 && row < p.kept.rows)
+        atomicAnd(p.kept.row((int64_t)w.b * p.s.H + w.h, row) + n / 16, ~(3u << 2 * (n % 16)));
+}
+
+// The main loop of consume(), from key block n on. P V of the block before is in flight beside S
+// only if that block mattered. t is the stage of the last block, and false is returned if that one
+// did not matter: then nothing is left for the tail.
+template <int D, int START, int MASK>
+__device__ __forceinline__ bool consume_list(fragment<D> &f, const forward_params &p,
+                                             forward_smem<D> *smem, const item<D, MASK> &w,
+                                             float step, int n, pipeline_state<STAGES> &t,
+                                             bool &any, int group)
+{
+    for (; n >= 0; n = w.next(n - 1)) {
+        pipeline_state<STAGES> before = t;
+        t.advance();
+        issue_scores<D, START, MASK>(f, p, smem, w, NULL, step, n, t, group);
+        mbarrier_wait(&smem->v_full[before.stage], before.parity);
+        issue_values<D>(f, shared_address(smem->v[before.stage]), any);
+        any = true;
+        ping_pong<D>::pass(group);
+        wgmma_wait<1>();
+        receive_scores<D, START, MASK>(f, p, smem, w, n, t);
+        bool matters = scores_matter<D>(f, w.gap, group);
+        if (matters)
+            softmax<D>(f, p.s.scale * log2_e);
+        finish_values<D>(f, smem, before);
+        while (!matters) {
+            pass_over<D, MASK>(p, smem, w, n, t, group);
+            n = w.next(n - 1);
+            if (n < 0)
+                return false;
+            t.advance();
+            issue_scores<D, START, MASK>(f, p, smem, w, NULL, step, n, t, group);
+            ping_pong<D>::pass(group);
+            wgmma_wait<0>();
+            receive_scores<D, START, MASK>(f, p, smem, w, n, t);
+            matters = scores_matter<D>(f, w.gap, group);
+            if (matters)
+                softmax<D>(f, p.s.scale * log2_e);
+        }
+        rescale<D>(f);
+        pack_operand<BLOCK_KEYS>(f.p, f.s);
+    }
+    return true;
+}
+
 template <int D, int START, int MASK>
 __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D> *smem, int group)
 {
@@ -586,6 +718,7 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
         const float *table = START == FROM_TABLE ? p.table.row(w.h) : NULL;
         int n = w.next(w.last_block);
         bool any = false; // O holds something
+        bool last = true; // P V of the last block is left for the tail
 
         f.row = w.past(p) + w.first + in_block;
         f.m[0] = f.m[1] = -INFINITY;
@@ -612,37 +745,37 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
 
         // Main loop: S of this block and P V of the one before are in flight together. The softmax
         // waits for S only, and overlaps with P V.
-        for (n = w.next(n - 1); n >= 0; n = w.next(n - 1)) {
-            pipeline_state<STAGES> before = t;
-            t.advance();
-            issue_scores<D, START, MASK>(f, p, smem, w, table, step, n, t, group);
-            mbarrier_wait(&smem->v_full[before.stage], before.parity);
-            issue_values<D>(f, shared_address(smem->v[before.stage]), any);
-            any = true;
-            ping_pong<D>::pass(group);
-            if constexpr (MASK == DROPOUT)
-                draw_mask<D, MASK>(f, p, w, n);
-            wgmma_wait<1>();
-            finish_scores<D, START, MASK>(f, p, smem, w, n, t);
-            finish_values<D>(f, smem, before);
+        if constexpr (MASK == LISTED)
+            last = consume_list<D, START, MASK>(f, p, smem, w, step, w.next(n - 1), t, any, group);
+        else
+            for (n = w.next(n - 1); n >= 0; n = w.next(n - 1)) {
+                pipeline_state<STAGES> before = t;
+                t.advance();
+                issue_scores<D, START, MASK>(f, p, smem, w, table, step, n, t, group);
+                mbarrier_wait(&smem->v_full[before.stage], before.parity);
+                issue_values<D>(f, shared_address(smem->v[before.stage]), any);
+                any = true;
+                ping_pong<D>::pass(group);
+                if constexpr (MASK == DROPOUT)
+                    draw_mask<D, MASK>(f, p, w, n);
+                wgmma_wait<1>();
+                finish_scores<D, START, MASK>(f, p, smem, w, n, t);
+                finish_values<D>(f, smem, before);
 
-            // Rescale O to the new maximum. Mostly no row of the warp has one.
-            if (__any_sync(0xffffffffu, f.shrink[0] != 1.0f || f.shrink[1] != 1.0f)) {
-#pragma unroll
-                for (int i = 0; i < D / 2; i++)
-                    f.o[i] *= f.shrink[i >> 1 & 1];
+                rescale<D>(f);
+                pack_operand<BLOCK_KEYS>(f.p, f.s);
             }
-            pack_operand<BLOCK_KEYS>(f.p, f.s);
-        }
 
         // Q is free: the producer loads that of the next item during the tail.
         if (threadIdx.x % WARPGROUP == 0)
             mbarrier_arrive(&smem->q_empty);
 
         // Tail: P V of the last block, and the epilogue.
-        mbarrier_wait(&smem->v_full[t.stage], t.parity);
-        issue_values<D>(f, shared_address(smem->v[t.stage]), any);
-        finish_values<D>(f, smem, t);
+        if (MASK != LISTED || last) {
+            mbarrier_wait(&smem->v_full[t.stage], t.parity);
+            issue_values<D>(f, shared_address(smem->v[t.stage]), any);
+            finish_values<D>(f, smem, t);
+        }
         t.advance();
         write_rows<D, MASK>(f, p, w, in_block);
     }
@@ -692,7 +825,7 @@ alibi_status launch_forward(struct context *c, const struct attention_args *a, f
 
     static_assert(config<D>::QUERIES + BLOCK_KEYS <= TABLE_AROUND,
                   "a tile on the diagonal must not read outside the bias table");
-    if constexpr (MASK != PACKED)
+    if constexpr (MASK != PACKED && MASK != LISTED)
         kernel = a->bias.kind == BIAS_TABLE  ? forward_kernel<D, FROM_TABLE, MASK>
                  : a->bias.kind == BIAS_GATE ? forward_kernel<D, FROM_GATES, MASK>
                  : a->bias.kind == BIAS_GAIN ? forward_kernel<D, THEN_GAIN, MASK>
@@ -718,7 +851,7 @@ int wgmma_block_queries(int64_t D)
 }
 
 alibi_status forward_wgmma(struct context *c, const struct attention_args *a,
-                           struct kept_tiles kept)
+                           struct kept_tiles kept, struct key_lists lists)
 {
     forward_params p;
 
@@ -726,6 +859,8 @@ alibi_status forward_wgmma(struct context *c, const struct attention_args *a,
     p.y = heads_of<bf16>(a->y);
     p.lse = (float *)a->lse.data;
     p.kept = kept;
+    p.lists = lists;
+    p.spendable = (float)(LISTED_SCORES_SHARE * a->skip.eps);
     p.mask = weight_mask_of(a->dropout, a->k.shape[1]);
     p.table = { NULL, p.s.T + 2 * TABLE_AROUND };
     if (a->bias.kind == BIAS_TABLE) {
@@ -745,7 +880,7 @@ alibi_status forward_wgmma(struct context *c, const struct attention_args *a,
     p.inverse = 1.0f / p.s.scale;
     if (a->bias.kind == BIAS_GAIN)
         TRY_RETURN(find_gains(c, p.s, &p.gains));
-    switch (mask_kind_of(a)) {
+    switch (lists.bits ? LISTED : mask_kind_of(a)) {
     case PACKED:
         return p.s.D <= 64 ? launch_forward<64, PACKED>(c, a, p)
                            : launch_forward<128, PACKED>(c, a, p);
@@ -755,6 +890,9 @@ alibi_status forward_wgmma(struct context *c, const struct attention_args *a,
     case WINDOW:
         return p.s.D <= 64 ? launch_forward<64, WINDOW>(c, a, p)
                            : launch_forward<128, WINDOW>(c, a, p);
+    case LISTED:
+        return p.s.D <= 64 ? launch_forward<64, LISTED>(c, a, p)
+                           : launch_forward<128, LISTED>(c, a, p);
     case CAUSAL:
         break;
     }

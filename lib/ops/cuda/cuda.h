@@ -43,6 +43,7 @@ enum scratch_place {
     SCRATCH_TURNS,   /* attention: items taken; backward: whose turn it is to add to a tile of dQ */
     SCRATCH_BIAS,    /* attention: tables of biases; backward: partial gradients of the bias */
     SCRATCH_KEPT,    /* which key tiles attention uses */
+    SCRATCH_LISTS,   /* the same as lists, see attention.cuh */
     SCRATCH_PARTS,   /* decoding: results over parts of the keys */
     SCRATCH_DECODE,  /* decoding: operands of linear layers, padded to full products */
     SCRATCH_PLACES,
@@ -92,6 +93,7 @@ struct context {
     void *workspace; /* [BLAS_WORKSPACE] */
     struct cuda_plan *plans[PLAN_BUCKETS];
     struct autotune autotune;
+    int64_t lists_from; /* keys from which attention makes lists of them; 0: never, see gpu.md */
     struct {
         void *at;
         size_t bytes;

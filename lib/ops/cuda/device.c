@@ -458,6 +458,15 @@ static void close_state(struct context *c)
     free(c);
 }
 
+/* ALIBI_LISTS_FROM of the environment, see gpu.md. */
+static int64_t lists_from(void)
+{
+    const char *text = getenv("ALIBI_LISTS_FROM");
+    long long keys = text ? atoll(text) : 0;
+
+    return keys > 0 ? keys : 0;
+}
+
 int alibi_cuda_open(struct device *out, char name[CUDA_NAME_MAX], int64_t gpu,
                     const struct cuda_host *host)
 {
@@ -477,6 +486,7 @@ int alibi_cuda_open(struct device *out, char name[CUDA_NAME_MAX], int64_t gpu,
     c->host = host;
     c->index = (int)gpu;
     c->autotune = (struct autotune){ .after = AUTOTUNE_AFTER, .flops = AUTOTUNE_FLOPS };
+    c->lists_from = lists_from();
     TRY(read_properties(c, name));
     TRY(open_queues(c));
     *out = (struct device){ .ops = &cuda_ops, .state = c };

@@ -280,6 +280,23 @@ template <int THREADS> __device__ __forceinline__ void named_barrier_arrive(int 
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(THREADS) : "memory");
 }
 
+// The same as sync; whether all threads say so.
+template <int THREADS> __device__ __forceinline__ bool named_barrier_all(int id, bool mine)
+{
+    int all;
+
+    asm volatile("{\n"
+                 ".reg .pred mine, all;\n"
+                 "setp.ne.s32 mine, %1, 0;\n"
+                 "bar.red.and.pred all, %2, %3, mine;\n"
+                 "selp.s32 %0, 1, 0, all;\n"
+                 "}\n"
+                 : "=r"(all)
+                 : "r"((int)mine), "r"(id), "n"(THREADS)
+                 : "memory");
+    return all != 0;
+}
+
 // Four matrices of 8 x 8 numbers of 16 bits, in the fragment layout, to shared memory. Lane l gives
 // the address of row l % 8 of matrix l / 8.
 __device__ __forceinline__ void store_matrices(uint32_t row, const uint32_t (&m)[4])

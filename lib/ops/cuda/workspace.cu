@@ -55,6 +55,14 @@ extern "C" size_t cuda_workspace(struct device *dev, const struct workspace_args
         bytes[SCRATCH_PARTS] = bytes_of(B, H, min(L, (int64_t)DECODE_QUERIES),
                                         ceil_div(L, BLOCK_KEYS), D + 1, sizeof(float));
 
+    // Lists of forward have a word and a count per row at least, those of backward a column per
+    // block of keys.
+    if (c->lists_from > 0)
+        bytes[SCRATCH_LISTS] =
+            max(bytes_of(B, H, ceil_div(L, BLOCK_KEYS), ceil_div(tiles, 64) + 1, sizeof(uint32_t)),
+                bytes_of(B, H, ceil_div(L, BLOCK_KEYS) * attention_kept_words(L) + 2,
+                         sizeof(uint32_t)));
+
     // Backward. Heads of the wgmma kernels are padded to 64 or 128 columns of dQ; the gradient of
     // the bias is a number per query (slopes) or a table per block of keys, two if it is long.
     if (a->training) {
