@@ -17,8 +17,8 @@
 
 /* ---- the state of a training run (state.c) */
 
-/* Replaces a learning rate of 0 by the one that suits the model. ALIBI_USAGE names the first value
- * that is out of its range. */
+/* Replaces a learning rate of 0 by the one that suits the model, and sets what other options imply.
+ * ALIBI_USAGE names the first value that is out of its range. */
 alibi_status training_resolve(struct alibi_training *t, const struct alibi_config *config);
 
 /* The options that shape the result. Options such as how often to save are not among them. A

@@ -67,11 +67,14 @@ static const struct alibi_option options[] = {
       "keep the checkpoint with the lowest validation loss, which opens as DIR/best" },
     { "recompute", ALIBI_OPTION_CHOICE, AT(recompute), 0, 0, "none|cheap|block", "none", "NAME",
       "what the backward pass recomputes instead of keeping it: less memory, more time" },
+    { "shard", ALIBI_OPTION_CHOICE, AT(shard), 0, 0, "optimizer|gradients", "optimizer", "NAME",
+      "what several processes divide; gradients too: less memory, more exchanges, and the sums of "
+      "--deterministic-sum" },
     { "init", ALIBI_OPTION_TEXT, AT(init), 0, 0, NULL, NULL, "MODEL",
       "start from the weights of another model, a checkpoint or a run" },
 };
 
-enum { OPTIONS = sizeof options / sizeof *options, NOT_SHAPING = 6 };
+enum { OPTIONS = sizeof options / sizeof *options, NOT_SHAPING = 7 };
 
 const struct alibi_option *alibi_training_options(int *count)
 {
@@ -104,6 +107,8 @@ alibi_status training_resolve(struct alibi_training *t, const struct alibi_confi
         made.lr = fmin(4e-3, 4e-3 * sqrt(128.0 / (double)config->width));
     if (made.min_lr > made.lr)
         return fail(ALIBI_USAGE, "min-lr %g is above lr %g", made.min_lr, made.lr);
+    if (made.shard == ALIBI_SHARD_GRADIENTS)
+        made.deterministic_sum = true; /* those of a pass do not wait for those of the next */
     *t = made;
     return ALIBI_OK;
 }

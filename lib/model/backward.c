@@ -247,6 +247,8 @@ alibi_status backward(struct workspace *w, const struct pass *p)
         }
         TRY_RETURN(feed_forward_back(w, p, n));
         TRY_RETURN(attend_back(w, p, n));
+        if (w->settings.gradient_done)
+            TRY_RETURN(w->settings.gradient_done(w->settings.user, n));
     }
     TRY_RETURN(tables_backward(w->tables, w->model));
     TRY_RETURN(embed_back(w, p));

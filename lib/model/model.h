@@ -81,6 +81,7 @@ struct model {
      * of 64 elements. The gaps between them are 0 in every buffer, and stay 0. */
     int64_t span, decaying;   /* elements of a buffer, and of its decaying part */
     void *values, *gradients; /* masters and their gradients, in the type of sums: S of ops.h */
+    int64_t slot;             /* see model_add_gradients(); 0: `gradients` is a flat buffer */
     void *copies;             /* of the masters, in T; NULL where T is S */
 
     int embedding, embedding_norm, embedding_norm_bias, norm, norm_bias, head; /* head ==
@@ -102,6 +103,17 @@ struct tensor parameter_slice(const struct model *m, const struct parameter *p, 
 alibi_status model_new(struct model **out, const struct alibi_config *config, struct device *device,
                        enum dtype type, bool trainable);
 void model_free(struct model *m);
+/* Gradients for a model that was made without. by_layer: the matrices of all layers take turns in a
+ * slot, as large as those of one layer, so that `gradients` is a flat buffer with that slot instead
+ * of them: a pass hands over each layer's (pass_settings.gradient_done) before the next one's. */
+alibi_status model_add_gradients(struct model *m, bool by_layer);
+int64_t model_gradients_count(const struct model *m, bool by_layer); /* elements of the buffer */
+/* Where the matrices of a layer begin in the flat buffers; those of the next one follow, and after
+ * the last, for layer == N, other parameters. */
+int64_t model_layer_offset(const struct model *m, int64_t layer);
+/* The gradients of `count` numbers from `offset` of the flat buffers on, which must not be of
+ * several layers that take turns. */
+struct tensor model_gradient_part(const struct model *m, int64_t offset, int64_t count);
 alibi_status model_init(struct model *m, uint64_t seed);
 alibi_status model_refresh(struct model *m); /* copies from masters, after these were set */
 
@@ -188,6 +200,10 @@ struct pass_settings {
                                                        ALIBI_INTERRUPTED; may be NULL */
     void (*layer_done)(void *user, int64_t layers); /* after each layer of a forward pass, with how
                                                        many are done; may be NULL */
+    alibi_status (*gradient_done)(void *user,
+                                  int64_t layer); /* after the layer's part of a backward
+                                                     pass: the gradients of its matrices
+                                                     are complete; may be NULL */
     void *user;
 };
 

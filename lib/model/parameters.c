@@ -257,6 +257,12 @@ int64_t config_parameters(const struct alibi_config *config)
 
 /* ---- making and initialising */
 
+/* What it takes of a flat buffer. */
+static int64_t placed(const struct parameter *p)
+{
+    return (p->rows * p->shape[1] + PLACE - 1) / PLACE * PLACE;
+}
+
 static int64_t place_some(struct model *m, bool decays, int64_t at)
 {
     for (int i = 0; i < m->count; i++) {
@@ -264,7 +270,7 @@ static int64_t place_some(struct model *m, bool decays, int64_t at)
         if (p->decays != decays)
             continue;
         p->offset = at;
-        at += (p->rows * p->shape[1] + PLACE - 1) / PLACE * PLACE;
+        at += placed(p);
     }
     return at;
 }
@@ -326,33 +332,95 @@ size_t model_flat_bytes(const struct model *m, enum dtype type)
     return size_multiply(&bytes, (size_t)m->span, dtype_bytes(type)) ? bytes : SIZE_MAX;
 }
 
-static alibi_status new_flat(struct model *m, void **out, enum dtype type, const char *what)
+static alibi_status new_flat(struct model *m, void **out, enum dtype type, int64_t count,
+                             const char *what)
 {
-    size_t bytes = model_flat_bytes(m, type);
+    size_t bytes;
 
-    if (bytes == SIZE_MAX)
+    if (!size_multiply(&bytes, (size_t)count, dtype_bytes(type)))
         return fail(ALIBI_MEMORY, "a model of %lld parameters does not fit",
                     (long long)m->elements);
     TRY_RETURN(m->device->ops->buffer_new(m->device, out, bytes, what));
-    return m->device->ops->fill(m->device, tensor_1(*out, type, m->span), 0.0);
+    return m->device->ops->fill(m->device, tensor_1(*out, type, count), 0.0);
 }
 
 static alibi_status new_buffers(struct model *m, bool trainable)
 {
     enum dtype sums = dtype_sums(m->type);
 
-    TRY_RETURN(new_flat(m, &m->values, sums, "the weights"));
+    TRY_RETURN(new_flat(m, &m->values, sums, m->span, "the weights"));
     if (has_copies(m))
-        TRY_RETURN(new_flat(m, &m->copies, m->type, "the copies of weights"));
-    if (trainable)
-        TRY_RETURN(new_flat(m, &m->gradients, sums, "the gradients"));
+        TRY_RETURN(new_flat(m, &m->copies, m->type, m->span, "the copies of weights"));
     for (int i = 0; i < m->count; i++) {
         struct parameter *p = &m->parameters[i];
         p->value = shaped_slice(
             p->copied && m->copies ? model_flat_copies(m) : model_flat(m, m->values), p);
-        p->gradient = shaped_slice(model_flat(m, m->gradients), p);
     }
-    return ALIBI_OK;
+    return trainable ? model_add_gradients(m, false) : ALIBI_OK;
+}
+
+/* ---- gradients */
+
+int64_t model_layer_offset(const struct model *m, int64_t layer)
+{
+    const struct parameter *last = &m->parameters[m->blocks[m->config.layers - 1].down];
+
+    return layer < m->config.layers ? m->parameters[m->blocks[layer].qkv].offset
+                                    : last->offset + placed(last);
+}
+
+/* The largest layer. */
+static int64_t slot_length(const struct model *m)
+{
+    int64_t most = 0;
+
+    for (int64_t n = 0; n < m->config.layers; n++) {
+        int64_t length = model_layer_offset(m, n + 1) - model_layer_offset(m, n);
+        most = length > most ? length : most;
+    }
+    return most;
+}
+
+int64_t model_gradients_count(const struct model *m, bool by_layer)
+{
+    int64_t layers = model_layer_offset(m, m->config.layers) - model_layer_offset(m, 0);
+
+    return by_layer ? m->span - layers + slot_length(m) : m->span;
+}
+
+struct tensor model_gradient_part(const struct model *m, int64_t offset, int64_t count)
+{
+    int64_t first = model_layer_offset(m, 0), end = model_layer_offset(m, m->config.layers);
+    int64_t at = offset, layer = m->config.layers - 1;
+    struct tensor all =
+        tensor_1(m->gradients, dtype_sums(m->type), model_gradients_count(m, m->slot > 0));
+
+    if (m->slot > 0 && offset >= end)
+        at = offset - (end - first) + m->slot;
+    else if (m->slot > 0 && offset >= first) {
+        while (model_layer_offset(m, layer) > offset)
+            layer--;
+        at = first + offset - model_layer_offset(m, layer);
+    }
+    return vector_part(all, at, count);
+}
+
+alibi_status model_add_gradients(struct model *m, bool by_layer)
+{
+    alibi_status status;
+
+    device_lock(m->device);
+    TRY(new_flat(m, &m->gradients, dtype_sums(m->type), model_gradients_count(m, by_layer),
+                 "the gradients"));
+    m->slot = by_layer ? slot_length(m) : 0;
+    for (int i = 0; i < m->count; i++) {
+        struct parameter *p = &m->parameters[i];
+        struct tensor all = model_gradient_part(m, p->offset, p->count);
+        p->gradient = p->rank == 2 ? tensor_2(all.data, all.type, p->rows, p->shape[1]) : all;
+    }
+out:
+    device_unlock(m->device);
+    return status;
 }
 
 alibi_status model_outline(struct model **out, const struct alibi_config *config,
@@ -482,11 +550,10 @@ out:
 alibi_status model_clear_gradients(struct model *m)
 {
     alibi_status status;
-    struct tensor all = model_flat(m, m->gradients);
+    struct tensor vectors = model_gradient_part(m, m->decaying, m->span - m->decaying);
 
     device_lock(m->device);
-    status =
-        m->device->ops->fill(m->device, vector_part(all, m->decaying, m->span - m->decaying), 0.0);
+    status = m->device->ops->fill(m->device, vectors, 0.0);
     for (int i = 0; i < m->count; i++)
         m->parameters[i].fresh = m->parameters[i].decays;
     device_unlock(m->device);

@@ -64,6 +64,7 @@ alibi_status optimizer_connect(struct optimizer *o, const struct alibi_training 
     int ranks = comm_size(o->comm);
 
     o->ordered = t->deterministic_sum;
+    o->unsent = o->model->config.layers;
     device_lock(o->model->device);
     if (ranks > 1)
         TRY(channel_new(&o->channel, o->comm, o->model->device,
@@ -105,22 +106,78 @@ static struct tensor gradient_of_shard(const struct optimizer *o)
     return o->sums ? part(o, o->sums) : model_flat(o->model, o->model->gradients);
 }
 
-alibi_status optimizer_collect(struct optimizer *o, bool first, alibi_status status)
+alibi_status optimizer_begin(struct optimizer *o, bool first, bool collected)
 {
-    struct model *m = o->model;
-    struct device *dev = m->device;
-    struct tensor flat = model_flat(m, m->gradients), sum = gradient_of_shard(o);
+    struct device *dev = o->model->device;
+    alibi_status status = ALIBI_OK;
 
-    TRY_RETURN(comm_agree(o->comm, status));
+    o->sends = collected && o->channel;
     device_lock(dev);
     if (o->sums && first)
-        TRY(dev->ops->fill(dev, sum, 0.0));
-    if (o->channel)
-        TRY(channel_reduce(o->channel, sum, m->span, flat, (struct range){ 0, m->span }));
-    else if (o->sums)
-        TRY(dev->ops->residual_forward(dev, sum, sum, flat, (struct dropout){ 0 }));
-out:
+        status = dev->ops->fill(dev, gradient_of_shard(o), 0.0);
     device_unlock(dev);
+    return status;
+}
+
+/* The numbers from..end-1 of the flat buffers, of all ranks, into the sums of their shards. */
+static alibi_status reduce(struct optimizer *o, int64_t from, int64_t end)
+{
+    struct range where = { from, end - from };
+
+    return channel_reduce(o->channel, gradient_of_shard(o), o->model->span,
+                          model_gradient_part(o->model, from, end - from), where);
+}
+
+alibi_status optimizer_send_layer(void *optimizer, int64_t layer)
+{
+    enum { ENOUGH = 1 << 20 }; /* numbers: an exchange of fewer costs more than it hides */
+    struct optimizer *o = optimizer;
+    struct model *m = o->model;
+    int64_t from = model_layer_offset(m, layer), end = model_layer_offset(m, o->unsent);
+
+    if (!o->sends || (m->slot == 0 && end - from < ENOUGH))
+        return ALIBI_OK;
+    TRY_RETURN(reduce(o, from, end));
+    o->unsent = layer;
+    /* Between matrices are gaps, in other places in other layers: they must be 0. */
+    return m->slot == 0 ? ALIBI_OK
+                        : m->device->ops->fill(m->device, model_gradient_part(m, from, m->slot), 0);
+}
+
+/* A rank whose pass has failed sends what the others wait for, whatever its numbers are. */
+static alibi_status send_rest(struct optimizer *o)
+{
+    struct model *m = o->model;
+    int64_t layers = m->config.layers;
+
+    o->sends = true;
+    while (m->slot > 0 && o->unsent > 0)
+        TRY_RETURN(optimizer_send_layer(o, o->unsent - 1));
+    if (o->unsent == layers)
+        return reduce(o, 0, m->span);
+    TRY_RETURN(reduce(o, 0, model_layer_offset(m, o->unsent)));
+    TRY_RETURN(reduce(o, model_layer_offset(m, layers), m->span));
+    o->unsent = layers;
+    return ALIBI_OK;
+}
+
+alibi_status optimizer_collect(struct optimizer *o, alibi_status status)
+{
+    struct model *m = o->model;
+    struct tensor sum = gradient_of_shard(o);
+    struct failure failure;
+
+    device_lock(m->device);
+    if (o->channel) {
+        failure_keep(&failure, status);
+        TRY(send_rest(o));
+        TRY(comm_agree(o->comm, failure_raise(&failure)));
+    } else if (status == ALIBI_OK && o->sums) {
+        TRY(m->device->ops->residual_forward(m->device, sum, sum, model_flat(m, m->gradients),
+                                             (struct dropout){ 0 }));
+    }
+out:
+    device_unlock(m->device);
     return status;
 }
 

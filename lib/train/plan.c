@@ -61,7 +61,8 @@ static alibi_status measure(const struct trial *t, int64_t B, int64_t L, struct 
     made.parameters = m->elements;
     made.weights = add(bytes.master, bytes.copy);
     shard = bytes.master / (size_t)t->ranks;
-    made.gradients = bytes.master;
+    made.gradients = (size_t)model_gradients_count(m, gradients_by_layer(t->training, t->ranks)) *
+                     dtype_bytes(dtype_sums(t->type));
     if (t->ranks > 1 || (t->training->deterministic_sum && t->training->accumulate > 1))
         made.gradients = add(made.gradients, shard);
     for (int i = 0; i < optimizer_moments(t->training->optimizer); i++)

@@ -87,7 +87,9 @@ static alibi_status new_workspace(struct run *r)
                                                   .recompute = t->recompute,
                                                   .tail_dropout = t->adaptive_dropout,
                                                   .attention_dropout = t->attention_dropout,
-                                                  .activation_dropout = t->activation_dropout });
+                                                  .activation_dropout = t->activation_dropout,
+                                                  .gradient_done = optimizer_send_layer,
+                                                  .user = &r->optimizer });
 }
 
 /* The model's position becomes another one that has the same tensors. */
@@ -153,7 +155,8 @@ static alibi_status make(struct run *r)
         call_note(r->call, "no validation: the split is shorter than one window of %lld tokens",
                   (long long)t->train_length);
     TRY_RETURN(loader_new(&r->loader, &batches));
-    TRY_RETURN(model_new(&r->model, &r->config, r->device, r->type, true));
+    TRY_RETURN(model_new(&r->model, &r->config, r->device, r->type, false));
+    TRY_RETURN(model_add_gradients(r->model, gradients_by_layer(t, comm_size(r->comm))));
     TRY_RETURN(check_positions(r));
     TRY_RETURN(new_workspace(r));
     TRY_RETURN(model_check_length(r->model, t->train_length));
@@ -378,14 +381,11 @@ static alibi_status restore(struct run *r, const char *path)
     return ALIBI_OK;
 }
 
-/* Of several ranks, rank 0 reads one moment after the other in the place of the gradients. */
-static alibi_status restore_moments(struct run *r, const char *path)
+/* Of several ranks, rank 0 reads one moment after the other, and all take their shards. */
+static alibi_status share_moments(struct run *r, const char *path, void *staging)
 {
     struct optimizer *o = &r->optimizer;
-    void *staging = r->model->gradients;
 
-    if (comm_size(r->comm) == 1)
-        return checkpoint_read_moments(path, r->model, o->first, o->second);
     for (int i = 0; i < optimizer_moments(o->kind); i++) {
         alibi_status status = ALIBI_OK;
         if (comm_is_root(r->comm))
@@ -395,6 +395,31 @@ static alibi_status restore_moments(struct run *r, const char *path)
         TRY_RETURN(optimizer_set(o, i, staging));
     }
     return ALIBI_OK;
+}
+
+static alibi_status restore_moments(struct run *r, const char *path)
+{
+    struct model *m = r->model;
+    struct device *dev = r->device;
+    void *staging = NULL;
+    alibi_status status = ALIBI_OK;
+
+    if (comm_size(r->comm) == 1)
+        return checkpoint_read_moments(path, m, r->optimizer.first, r->optimizer.second);
+    if (m->slot == 0)
+        return share_moments(r, path, m->gradients);
+    device_lock(dev);
+    if (comm_is_root(r->comm)) /* passes have not taken their memory yet */
+        status = dev->ops->buffer_new(dev, &staging, model_flat_bytes(m, dtype_sums(m->type)),
+                                      "the moments of all ranks");
+    if (staging)
+        status = dev->ops->fill(dev, model_flat(m, staging), 0.0);
+    status = comm_agree(r->comm, status);
+    if (status == ALIBI_OK)
+        status = share_moments(r, path, staging ? staging : m->gradients);
+    dev->ops->buffer_free(dev, staging);
+    device_unlock(dev);
+    return status;
 }
 
 /* All ranks continue with the weights and the state of rank 0. */
@@ -621,21 +646,26 @@ static alibi_status take_pass(struct run *r, int64_t number, double scale, doubl
 static alibi_status gradients(struct run *r, int64_t step, double *loss)
 {
     const struct alibi_training *t = &r->training;
-    int64_t tokens = t->batch * t->train_length * t->accumulate, rank = comm_rank(r->comm);
+    int64_t tokens = t->batch * t->train_length * t->accumulate;
+    int64_t rank = comm_rank(r->comm), ranks = comm_size(r->comm);
     double scale = 1.0 / (double)tokens, total = 0, scored = 0;
     alibi_status status = ALIBI_OK;
 
     memset(r->passes, 0, 2 * (size_t)t->accumulate * sizeof *r->passes);
-    for (int64_t i = rank; i < t->accumulate && status == ALIBI_OK; i += comm_size(r->comm)) {
-        if (i == rank || t->deterministic_sum)
+    for (int64_t i = rank; i < t->accumulate && status == ALIBI_OK; i += ranks) {
+        bool first = i == rank, collected = t->deterministic_sum || i + ranks >= t->accumulate;
+
+        if (first || t->deterministic_sum)
             status = model_clear_gradients(r->model);
+        if (status == ALIBI_OK)
+            status = optimizer_begin(&r->optimizer, first, collected);
         if (status == ALIBI_OK)
             status = take_pass(r, (step - 1) * t->accumulate + i, scale, &r->passes[2 * i]);
         if (t->deterministic_sum)
-            status = optimizer_collect(&r->optimizer, i == rank, status);
+            status = optimizer_collect(&r->optimizer, status);
     }
     if (!t->deterministic_sum)
-        status = optimizer_collect(&r->optimizer, true, status);
+        status = optimizer_collect(&r->optimizer, status);
     TRY_RETURN(status);
     TRY_RETURN(comm_sum(r->comm, r->passes, 2 * (int)t->accumulate));
     for (int64_t i = 0; i < t->accumulate; i++) {

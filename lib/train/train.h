@@ -20,6 +20,8 @@ struct optimizer {
     void *first, *second;    /* of the shard: AdamW m, v; Nesterov u, NULL */
     struct channel *channel; /* to the other ranks; NULL: there are none */
     bool ordered;            /* sums do not depend on the number of ranks */
+    bool sends;              /* layers, as the backward pass completes them */
+    int64_t unsent;          /* layers of which no gradient was sent yet: those below */
     void *sums;              /* of the shard: gradients so far; NULL: they are in the model's */
 };
 int optimizer_moments(int kind);                            /* flat buffers that it needs */
@@ -27,15 +29,24 @@ double checkpoint_bytes(int64_t parameters, int optimizer); /* of one on the dis
 alibi_status optimizer_init(struct optimizer *o, struct model *m, int kind, alibi_comm *comm);
 void optimizer_fini(struct optimizer *o);
 
+/* Whether so many ranks have gradients of one layer at a time only. */
+static inline bool gradients_by_layer(const struct alibi_training *t, int ranks)
+{
+    return ranks > 1 && t->shard == ALIBI_SHARD_GRADIENTS;
+}
 /* How the gradients of passes and ranks become those of a step: connects the ranks, and takes
  * memory for sums where it needs some. With t->deterministic_sum they have the same bits for any
  * number of ranks: those of each pass are computed alone, and added in the order of their numbers;
  * the norm is summed by blocks. */
 alibi_status optimizer_connect(struct optimizer *o, const struct alibi_training *t);
+/* Before each pass of this rank: it is the first of the step, or its gradients are collected. */
+alibi_status optimizer_begin(struct optimizer *o, bool first, bool collected);
+/* pass_settings.gradient_done of such a pass: sends the gradients of a layer to the other ranks. */
+alibi_status optimizer_send_layer(void *optimizer, int64_t layer);
 /* After the passes of all ranks, or, if sums are ordered, after one pass of each: the model's
- * gradients become part of the sum that a step applies. `first` of the step. `status` is that of
- * the passes: all ranks get the first failure. */
-alibi_status optimizer_collect(struct optimizer *o, bool first, alibi_status status);
+ * gradients, those that were not sent yet, become part of the sum that a step applies. `status` is
+ * that of the passes: all ranks get the first failure. */
+alibi_status optimizer_collect(struct optimizer *o, alibi_status status);
 
 /* Applies the gradients at `step`; gradient_scale is the clipping factor. */
 alibi_status optimizer_step(struct optimizer *o, const struct alibi_training *t, int64_t step,

@@ -1,9 +1,9 @@
 #!/bin/bash
-# What several processes send each other while they train one model: numbers of another type. The
-# rest of their work is in test_cluster.sh.
+# What several processes that train one model send each other: numbers of another type, and the
+# gradients of one layer at a time. The rest of their work is in test_cluster.sh.
 . "$(dirname "$0")/lib.sh"
 
-need_mpi 10
+need_mpi 22
 ranks() { # N, then the arguments of train
     mpirun -n "$1" --oversubscribe "$program" train --device cpu "${@:2}"
 }
@@ -34,5 +34,21 @@ check "bf16: 2 and 4 ranks give the same bytes" same_weights bf2 bf4
 check "bf16: the loss up to rounding" near one bf2 2e-3
 expect 3 "cannot resume 'bf2': its checkpoint has wire \"bf16\"" \
     "$program" train --device cpu --resume --wire fp32 --steps 6 --out bf2 --quiet
+
+# ---- sharded gradients: the bytes of one process, whose sums are in order too
+
+for n in 2 3 4; do
+    check "$n ranks, sharded gradients" ranks "$n" "${small[@]}" --shard gradients --out "shard$n"
+    check "$n ranks, sharded gradients: the same bytes" same_weights one "shard$n"
+done
+gated=("${small[@]}" --position 'fox,2*alibi' --parallel --no-tied)
+check "layers of several sizes" "$program" train --device cpu "${gated[@]}" --out gated1
+check "layers of several sizes, sharded" ranks 3 "${gated[@]}" --shard gradients --wire fp32 \
+    --out gated3
+check "layers of several sizes: the same bytes" same_weights gated1 gated3
+check "2 ranks resume with other shards" ranks 2 --resume --shard gradients --steps 6 --out one \
+    --quiet
+check "2 ranks resume without" ranks 2 --resume --steps 6 --out shard3 --quiet
+check "resumed: the same bytes" same_weights one shard3
 
 finish

@@ -306,11 +306,12 @@ static void ranks_share_the_moments_and_a_link(void **state)
 {
     struct alibi_config c = tiny_config();
     struct alibi_training t = tiny_training(10, 10);
-    struct alibi_plan one, four;
+    struct alibi_plan one, four, sharded;
     struct alibi_cluster_plan p;
 
     (void)state;
     c.vocab = 257;
+    c.layers = 4;
     t.accumulate = 8;
     assert_ok(alibi_plan_training(test_device(), &c, &t, 1, &one));
     assert_ok(alibi_plan_training(test_device(), &c, &t, 4, &four));
@@ -330,6 +331,11 @@ static void ranks_share_the_moments_and_a_link(void **state)
     t.wire = ALIBI_WIRE_BF16;
     assert_ok(alibi_plan_cluster(&four, &t, 4, 1, 2, &p));
     assert_close(p.bytes, 2 * 0.75 * 4 * (double)four.parameters, 0);
+    t.shard = ALIBI_SHARD_GRADIENTS; /* of one layer, and of the rest */
+    assert_ok(alibi_plan_training(test_device(), &c, &t, 4, &sharded));
+    assert_true(sharded.gradients < four.gradients);
+    assert_ok(alibi_plan_training(test_device(), &c, &t, 1, &sharded));
+    assert_int_equal(sharded.gradients, 2 * one.gradients); /* nobody to share them with */
     assert_ok(alibi_plan_cluster(&one, &t, 1, 1, 2, &p));
     assert_close(p.bytes, 0, 0);
     assert_close(p.share, 1, 0);
