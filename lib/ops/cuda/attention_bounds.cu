@@ -154,6 +154,16 @@ __device__ __forceinline__ void measure_queries(float *reach, float *own, const 
     }
 }
 
+// Whether the bias at the largest distance is not even the budget. Then only keys that are much
+// shorter than the query's own could be skipped, and looking for them does not pay.
+__device__ __forceinline__ bool is_hopeless(const decision &d, int b, int h, int distance)
+{
+    const attention_shape &s = d.s;
+
+    return s.kind == BIAS_NONE ||
+           (s.kind == BIAS_LINEAR && fabsf(s.slope(b, h)) * (float)distance < -logf(d.eps));
+}
+
 // A block of threads per block of queries, a thread per query. Key blocks nearest first: one is
 // skipped if for every query its bound still fits into the rest of the budget.
 template <class T, bool PACKS>
@@ -175,7 +185,9 @@ __global__ void __launch_bounds__(MOST_QUERIES)
 
     for (int word = me; list && word < d.lists.words; word += (int)blockDim.x)
         list[word] = 0;
-    measure_queries<T, PACKS>(reach, own, d, q, k, first_query, b, h);
+    const bool hopeless = is_hopeless(d, b, h, last_seen - oldest);
+    if (!hopeless)
+        measure_queries<T, PACKS>(reach, own, d, q, k, first_query, b, h);
     __syncthreads();
     const float own_norm = here ? d.norms.largest(b, kv, position, position) : 0.0f;
     const auto fits = [&](int from, int to, float norm, float *weight) {
@@ -188,7 +200,8 @@ __global__ void __launch_bounds__(MOST_QUERIES)
         int last = min(first + d.keys - 1, s.Lk - 1);
         float weight;
         // The block with the diagonal is never skipped.
-        if (last >= nearest || !fits(first, last, d.norms.largest(b, kv, first, last), &weight)) {
+        if (last >= nearest || hopeless ||
+            !fits(first, last, d.norms.largest(b, kv, first, last), &weight)) {
             mark(d, head, first_query, first, last);
             if (list && me == 0)
                 atomicOr(list + first / d.keys / 32, 1u << first / d.keys % 32);
