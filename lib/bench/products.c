@@ -3,10 +3,13 @@
  * Same shapes, same weights, same order and number as in the step, through the same linear
  * operations without biases; so the ratio of the two times says what everything around the products
  * costs. All products share their activation buffers, which is kind to the caches: the yardstick
- * errs on the strict side. */
+ * errs on the strict side. Operands are random numbers: with equal ones fewer transistors of a GPU
+ * switch, its clock rises, and no step can reach the rate that is measured. */
 #include <math.h>
 
 #include "bench/bench.h"
+
+enum { SEED = 1 };
 
 static int64_t larger(int64_t a, int64_t b)
 {
@@ -70,8 +73,30 @@ static void largest(const struct products *p, int64_t *in, int64_t *out)
     }
 }
 
-/* Filled with numbers of a usual size: zeros or denormals would take another time. */
-static alibi_status new_filled(struct products *p, void **out, int64_t count)
+/* Draws from a normal distribution. The first DRAWN are made here; they repeat on the device, which
+ * doubles what it has: rows of a tile are still different. */
+static alibi_status draw(struct device *dev, struct tensor all, uint64_t stream)
+{
+    enum { DRAWN = 1 << 18 };
+    alibi_status status = ALIBI_OK;
+    int64_t count = tensor_count(all), done = count < DRAWN ? count : DRAWN;
+    float *numbers = NULL;
+
+    TRY(NEW_ARRAY(&numbers, done + 1, "random operands"));
+    for (int64_t i = 0; i < done; i++)
+        numbers[i] = (float)random_normal(SEED, RANDOM_STREAM(RANDOM_BENCH, stream), (uint64_t)i);
+    TRY(dev->ops->upload(dev, vector_part(all, 0, done), numbers));
+    for (int64_t more; done < count; done += more) {
+        more = count - done < done ? count - done : done;
+        TRY(dev->ops->copy(dev, tensor_4(tensor_at(all, done), all.type, 1, 1, 1, more),
+                           tensor_4(all.data, all.type, 1, 1, 1, more)));
+    }
+out:
+    mem_free(numbers);
+    return status;
+}
+
+static alibi_status new_operand(struct products *p, void **out, int64_t count, uint64_t stream)
 {
     struct device *dev = p->model->device;
     size_t bytes;
@@ -80,7 +105,7 @@ static alibi_status new_filled(struct products *p, void **out, int64_t count)
         return fail(ALIBI_MEMORY, "benchmark operands of %lld numbers do not fit in memory",
                     (long long)count);
     TRY_RETURN(dev->ops->buffer_new(dev, out, bytes, "benchmark operands"));
-    return dev->ops->fill(dev, tensor_1(*out, p->model->type, count), 0.01);
+    return draw(dev, tensor_1(*out, p->model->type, count), stream);
 }
 
 alibi_status products_init(struct products *p, struct model *m, int64_t rows)
@@ -94,9 +119,9 @@ alibi_status products_init(struct products *p, struct model *m, int64_t rows)
         list_block(p, &m->blocks[n], rows);
     list_ends(p, rows);
     largest(p, &in, &out);
-    TRY_RETURN(new_filled(p, &p->x, in));
-    TRY_RETURN(new_filled(p, &p->y, out));
-    return new_filled(p, &p->dx, in);
+    TRY_RETURN(new_operand(p, &p->x, in, 1));
+    TRY_RETURN(new_operand(p, &p->y, out, 2));
+    return new_operand(p, &p->dx, in, 3);
 }
 
 void products_fini(struct products *p)

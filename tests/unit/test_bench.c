@@ -57,6 +57,35 @@ static void all_linear_products_of_a_step_are_counted(void **state)
     model_free(m);
 }
 
+/* More rows than are drawn on the host: what repeats has the same distribution, and no row is like
+ * the one before it. */
+static void operands_of_products_are_normal_numbers_throughout(void **state)
+{
+    enum { ROWS = 30000, C = 12 };
+    struct device cpu = { .ops = ops_cpu() };
+    struct alibi_config c = tiny();
+    struct model *m = NULL;
+    struct products p = { 0 };
+    const float *x;
+    double sum = 0, squares = 0;
+
+    (void)state;
+    assert_ok(alibi_config_resolve(&c));
+    assert_ok(model_new(&m, &c, &cpu, DTYPE_F32, true));
+    assert_ok(products_init(&p, m, ROWS));
+    x = p.x;
+    for (int64_t i = 0; i < ROWS * C; i++) {
+        sum += (double)x[i];
+        squares += (double)x[i] * (double)x[i];
+    }
+    assert_close(sum / (ROWS * C), 0, 0.01);
+    assert_close(squares / (ROWS * C), 1, 0.02);
+    for (int64_t r = 1; r < ROWS; r++)
+        assert_memory_not_equal(x + r * C, x + (r - 1) * C, C * sizeof *x);
+    products_fini(&p);
+    model_free(m);
+}
+
 /* Ids below 4, below 16 and below 50, as frequent as 1 / (n + 1): 40, 31 and 27 of 100 rows. */
 static void products_of_clusters_have_the_rows_that_the_tokens_give_them(void **state)
 {
@@ -355,6 +384,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_median_is_the_middle_or_the_mean_of_two),
         cmocka_unit_test(all_linear_products_of_a_step_are_counted),
+        cmocka_unit_test(operands_of_products_are_normal_numbers_throughout),
         cmocka_unit_test(products_of_clusters_have_the_rows_that_the_tokens_give_them),
         cmocka_unit_test(decoding_is_measured_for_any_number_of_sequences),
         cmocka_unit_test(a_stream_has_times_and_the_bytes_of_its_cache),
