@@ -4,6 +4,7 @@
  * Without a recipe and model options the cases below are measured: on a CPU the recipes of the same
  * names, on a GPU models whose steps others publish, of the shapes of GPT-2 and of the paper, with
  * a vocabulary that is a multiple of 64. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -204,6 +205,16 @@ static void print_parts(const struct alibi_bench_step *step)
                100 * share_of_part(step, i));
 }
 
+/* What the GPU's meter has read, as far as it tells. */
+static void print_meter(const struct alibi_bench_step *step)
+{
+    if (isfinite(step->step_joules))
+        printf("    %-32s %9.1f J %7.0f W\n", "energy of a step", step->step_joules,
+               step->step_joules / step->step_seconds);
+    if (isfinite(step->clock_hertz))
+        printf("    %-32s %9.0f MHz\n", "mean clock", step->clock_hertz / 1e6);
+}
+
 /* The head comes with the first row: a bench that fails at once prints nothing. */
 static void print_train_row(const struct train_row *row, const struct alibi_device_info *device,
                             bool first)
@@ -221,6 +232,7 @@ static void print_train_row(const struct train_row *row, const struct alibi_devi
            cli_short_count(parameters, (double)step->parameters), step->step_seconds,
            step->tokens_per_s, unit * step->model_gflops, unit * step->step_gflops,
            unit * step->product_gflops, 100 * step->share, cli_short_bytes(peak, step->peak_bytes));
+    print_meter(step);
     print_parts(step);
     fflush(stdout);
 }
@@ -268,6 +280,8 @@ static void print_train_json(const struct job *job, const struct train_row *row)
     cli_json_real("step_gflops", row->step.step_gflops);
     cli_json_real("product_gflops", row->step.product_gflops);
     cli_json_real("share", row->step.share);
+    cli_json_real("step_joules", row->step.step_joules);
+    cli_json_real("clock_hertz", row->step.clock_hertz);
     cli_json_int("peak_bytes", (int64_t)row->step.peak_bytes);
     print_parts_json(&row->step);
     cli_json_close('}');

@@ -1530,6 +1530,8 @@ struct alibi_bench_step {
     double model_gflops;   /* by the usual formula: 6 P + 6 N L C per token, P with embeddings */
     double product_gflops; /* of the matrix library alone, on the same linear products */
     double share;          /* step_gflops / product_gflops */
+    double step_joules;    /* energy of the GPU in a step, mean of the repeats; NAN: unknown */
+    double clock_hertz;    /* of its multiprocessors, mean of readings after each step; or NAN */
     size_t peak_bytes;     /* of the device's memory */
     int parts;             /* times by kind of operation; 0: unknown (the CPU) */
     struct alibi_bench_part part[ALIBI_BENCH_PARTS];

@@ -70,10 +70,13 @@ struct bench {
     struct pass_settings settings;
     struct products products;
     double *step_seconds, *product_seconds; /* [repeats] */
+    struct meter *meter;                    /* NULL: the device has none */
+    double joules, hertz;                   /* sums over the steps of the repeats */
 };
 
 static void bench_fini(struct bench *b)
 {
+    meter_close(b->meter);
     products_fini(&b->products);
     optimizer_fini(&b->optimizer);
     workspace_free(b->workspace);
@@ -176,13 +179,30 @@ static alibi_status run_products(struct bench *b)
     return products_run(&b->products);
 }
 
+/* The meter counts what was used between the waits, and knows the clock that the step ended with.
+ */
+static alibi_status time_step(struct bench *b, double *seconds)
+{
+    struct meter_reading before = { 0 }, after = { 0 };
+
+    TRY_RETURN(b->device->ops->finish(b->device));
+    if (b->meter)
+        before = meter_read(b->meter);
+    TRY_RETURN(time_work(b, take_step, seconds));
+    if (b->meter)
+        after = meter_read(b->meter);
+    b->joules += after.joules - before.joules;
+    b->hertz += after.hertz;
+    return ALIBI_OK;
+}
+
 static alibi_status time_repeats(struct bench *b, int64_t repeats)
 {
     for (int64_t i = 0; i < repeats; i++) {
         if (call_stopped(b->call))
             return fail(ALIBI_INTERRUPTED, "bench: stopped after %lld of %lld repeats",
                         (long long)i, (long long)repeats);
-        TRY_RETURN(time_work(b, take_step, &b->step_seconds[i]));
+        TRY_RETURN(time_step(b, &b->step_seconds[i]));
         TRY_RETURN(time_work(b, run_products, &b->product_seconds[i]));
     }
     return ALIBI_OK;
@@ -238,6 +258,18 @@ static void fill_result(struct bench *b, int64_t repeats, struct alibi_bench_ste
     r->model_gflops = model_flops(b) / r->step_seconds * 1e-9;
     r->product_gflops = linear / alone * 1e-9;
     r->share = r->step_gflops / r->product_gflops;
+    r->step_joules = b->meter ? b->joules / (double)repeats : (double)NAN;
+    r->clock_hertz = b->meter ? b->hertz / (double)repeats : (double)NAN;
+}
+
+/* A benchmark without a meter has no energy to tell; that is no failure. */
+static void open_meter(struct bench *b)
+{
+    char address[DEVICE_ADDRESS_MAX];
+
+    if (!b->device->ops->address || b->device->ops->address(b->device, address) != ALIBI_OK ||
+        meter_open(&b->meter, NULL, address) != ALIBI_OK)
+        b->meter = NULL;
 }
 
 static struct bench bench_of(alibi_device *device, int64_t batch, int64_t length, int recompute,
@@ -270,6 +302,7 @@ alibi_status alibi_bench_train(alibi_device *device, const struct alibi_config *
     r.peak_bytes = device_peak(b.device); /* before the operands of the bare products come on top */
     TRY(products_init(&b.products, b.model, batch * length));
     TRY(products_run(&b.products));
+    open_meter(&b);
     TRY(time_repeats(&b, repeats));
     TRY(read_parts(&b, &r));
     fill_result(&b, repeats, &r);

@@ -97,6 +97,10 @@ struct device_part {
 };
 typedef alibi_status read_parts_fn(struct device *dev, struct device_part *parts, int *count);
 
+/* Where a GPU is on the PCI bus, as its driver writes it: "0000:01:00.0". */
+enum { DEVICE_ADDRESS_MAX = 32 };
+typedef alibi_status address_fn(struct device *dev, char address[DEVICE_ADDRESS_MAX]);
+
 /* ---- work that repeats
  *
  * A step of decoding calls the same operations with the same tensors again and again: tokens and
@@ -683,7 +687,8 @@ struct ops {
     reset_peak_fn *reset_peak;
     workspace_fn *workspace;
     read_parts_fn *read_parts;
-    replay_fn *replay; /* NULL: nothing is recorded */
+    address_fn *address; /* NULL: it has none */
+    replay_fn *replay;   /* NULL: nothing is recorded */
     replay_end_fn *replay_end;
     buffer_new_fn *buffer_new;
     buffer_free_fn *buffer_free;
@@ -734,6 +739,17 @@ struct alibi_device {
     void (*close)(struct device *device);
     pthread_mutex_t lock; /* device.lock, on a GPU */
 };
+
+/* Energy and clock of a GPU (meter.c). `library` may be NULL: NVIDIA's. ALIBI_DEVICE: it is not
+ * there, or does not know the GPU. */
+struct meter;
+struct meter_reading {
+    double joules; /* since some time in the past; NAN: it does not tell */
+    double hertz;  /* of its multiprocessors, now; NAN: it does not tell */
+};
+alibi_status meter_open(struct meter **out, const char *library, const char *address);
+struct meter_reading meter_read(struct meter *m);
+void meter_close(struct meter *m); /* NULL is fine */
 
 /* Around every pass, and around whatever else calls operations on its own. Nests. */
 void device_lock(struct device *dev);

@@ -189,6 +189,7 @@ memory_fn cuda_memory;
 reset_peak_fn cuda_reset_peak;
 workspace_fn cuda_workspace;
 read_parts_fn cuda_read_parts;
+address_fn cuda_address;
 replay_fn cuda_replay;
 replay_end_fn cuda_replay_end;
 buffer_new_fn cuda_buffer_new;

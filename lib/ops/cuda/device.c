@@ -359,6 +359,12 @@ void cuda_reset_peak(struct device *dev)
     c->peak = c->used;
 }
 
+alibi_status cuda_address(struct device *dev, char address[DEVICE_ADDRESS_MAX])
+{
+    return cuda_check(cudaDeviceGetPCIBusId(address, DEVICE_ADDRESS_MAX, cuda_of(dev)->index),
+                      "asking for its address");
+}
+
 /* ---- opening and closing */
 
 /* A driver runs programs of any toolkit of its own major version or an older one. */
@@ -533,6 +539,7 @@ const struct ops cuda_ops = {
     .reset_peak = cuda_reset_peak,
     .workspace = cuda_workspace,
     .read_parts = cuda_read_parts,
+    .address = cuda_address,
     .replay = cuda_replay,
     .replay_end = cuda_replay_end,
     .buffer_new = cuda_buffer_new,
