@@ -259,6 +259,14 @@ bool series_segment(struct segment *out, const struct series *s, int i, const st
     return clip_segment(out);
 }
 
+bool series_leaves(struct segment *out, const struct series *s, int i, const struct axis *x,
+                   const struct axis *y)
+{
+    double place = has_point(s, i, x, y) ? axis_place(y, s->y[i]) : 0.5;
+
+    return (place < 0 || place > 1) && series_segment(out, s, i, x, y);
+}
+
 /* ---- labels */
 
 /* Curves that end in the same place keep their order. */

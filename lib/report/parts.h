@@ -140,6 +140,9 @@ struct segment {
 bool clip_segment(struct segment *s);
 bool series_segment(struct segment *out, const struct series *s, int i, const struct axis *x,
                     const struct axis *y);
+/* Whether that line leaves the range before point i: its end is where. */
+bool series_leaves(struct segment *out, const struct series *s, int i, const struct axis *x,
+                   const struct axis *y);
 
 /* 2 to TICKS_MAX ticks at round values: powers of two, 1-2-5 in decades, or steps of 1, 2, 5. */
 void ticks_powers_of_two(struct axis *axis);

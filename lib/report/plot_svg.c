@@ -260,6 +260,19 @@ static void append_markers(struct text *out, const struct figure *f, const struc
     }
 }
 
+/* An arrow where the curve leaves the range: its label may be far from there. */
+static void append_arrows(struct text *out, const struct figure *f, const struct series *s)
+{
+    struct segment line;
+
+    for (int i = 1; i < s->count; i++)
+        if (series_leaves(&line, s, i, &f->x, &f->y))
+            text_append(out,
+                        "<svg class=\"point\" x=\"%.2f%%\" y=\"%.1f\"><path d=\"%s\"/></svg>\n",
+                        100 * line.x1, f->height * (1 - line.y1),
+                        line.y1 > 0.5 ? "M0,-8L5,0H-5Z" : "M0,8L5,0H-5Z");
+}
+
 /* class and colour of what belongs to a series. */
 static void append_look(struct text *out, const struct figure *f, const char *class, int series)
 {
@@ -286,6 +299,7 @@ static void append_series(struct text *out, const struct figure *f, int series)
     text_append(out, "\">\n");
     append_curves(out, f, s);
     append_markers(out, f, s);
+    append_arrows(out, f, s);
     text_append(out, "</g>\n");
 }
 

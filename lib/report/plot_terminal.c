@@ -27,6 +27,7 @@ enum {
 struct cell {
     unsigned char dots; /* bits as in U+2800.. */
     char letter;        /* 0: none */
+    const char *arrow;  /* where the curve leaves the range; NULL: it does not */
     int owner;          /* series + 1; 0: free */
 };
 
@@ -107,6 +108,17 @@ static void draw_segment(struct plot *p, int series, const struct segment *s)
     }
 }
 
+/* In a cell that no point of another curve has. */
+static void draw_arrow(struct plot *p, int series, const struct segment *leaving)
+{
+    bool up = leaving->y1 > 0.5;
+    int column = nearest(leaving->x1, p->width * DOTS_ACROSS) / DOTS_ACROSS;
+    struct cell *cell = &p->cells[(up ? 0 : p->height - 1) * p->width + column];
+
+    if (cell->letter == 0 && cell->owner == series + 1)
+        cell->arrow = up ? "↑" : "↓";
+}
+
 /* A vertical line through each point whose error is more than a dot. */
 static void draw_errors(struct plot *p, int series)
 {
@@ -155,7 +167,9 @@ static void append_cell(struct text *out, const struct plot *p, int row, int col
                                  (char)(0x80 | (cell->dots & 0x3F)) };
 
         set_colour(out, p, colour, cell->owner - 1);
-        if (cell->letter != 0)
+        if (cell->arrow != NULL)
+            text_append(out, "%s", cell->arrow);
+        else if (cell->letter != 0)
             text_append_bytes(out, &cell->letter, 1);
         else
             text_append_bytes(out, braille, sizeof braille);
@@ -267,6 +281,8 @@ alibi_status plot_terminal(struct text *out, const struct chart *chart, int colu
             struct segment line;
             if (series_segment(&line, &chart->series[s], i, &p.x, &p.y))
                 draw_segment(&p, s, &line);
+            if (series_leaves(&line, &chart->series[s], i, &p.x, &p.y))
+                draw_arrow(&p, s, &line);
         }
     for (int s = 0; s < chart->count; s++)
         draw_errors(&p, s);

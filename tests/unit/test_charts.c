@@ -290,6 +290,15 @@ static void terminal_plot_draws_marks_and_labels_the_curves(void **state)
     text_free(&out);
 }
 
+static int count_of(const char *text, const char *part)
+{
+    int count = 0;
+
+    for (const char *at = text; (at = strstr(at, part)) != NULL; at += strlen(part))
+        count++;
+    return count;
+}
+
 static void a_curve_that_leaves_the_range_is_cut_and_says_so(void **state)
 {
     double x[] = { 1, 2, 3 }, y[] = { 1, 2, 1000 }, low[] = { 1, 2, 3 };
@@ -303,8 +312,13 @@ static void a_curve_that_leaves_the_range_is_cut_and_says_so(void **state)
     assert_ok(plot_terminal(&out, &c, 60, 14, false));
     assert_contains(out.data, "w wild ↑ 1000");
     assert_lacks(out.data, "1000 ┤");
+    assert_int_equal(count_of(out.data, "↑"), 2); /* where it leaves, and in its label */
+    assert_lacks(out.data, "↓");
+    out.length = 0;
     plot_svg(&out, &c);
     assert_contains(out.data, ">wild ↑ 1000</text>");
+    assert_int_equal(count_of(out.data, "M0,-8L"), 1);
+    assert_int_equal(count_of(out.data, "M0,8L"), 0);
     assert_balanced(out.data);
     text_free(&out);
 }
