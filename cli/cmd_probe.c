@@ -186,6 +186,7 @@ static void json_targets(const struct job *job, const struct alibi_targets_resul
     cli_json_int("block", r->request.block);
     cli_json_int("blocks", r->blocks);
     cli_json_int("gram", r->request.gram);
+    cli_json_int("sinks", r->request.sinks);
     cli_json_int("documents", r->documents);
     cli_json_int("short_documents", r->short_documents);
     cli_json_text("error_over", r->units_are_documents ? "documents" : "blocks");

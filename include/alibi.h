@@ -930,6 +930,8 @@ struct alibi_targets {
                       block has c + i tokens of context */
     int64_t gram;  /* a target repeats far text if the n-gram of this size that ends with it is in
                       the longest context, and not in the last L tokens before the block */
+    int64_t sinks; /* first tokens of the context that attention sees too when it is cut to the last
+                      L; layers with gates see none */
 };
 
 ALIBI_API const struct alibi_option *alibi_targets_options(int *count);

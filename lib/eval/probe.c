@@ -30,6 +30,8 @@ static const struct alibi_option options[] = {
       "targets of a block; 0: 128, or L/4 if that is less" },
     { "gram", ALIBI_OPTION_INT, AT(gram), 1, 64, NULL, "3", "N",
       "tokens of the n-gram by which a target repeats far text" },
+    { "sinks", ALIBI_OPTION_INT, AT(sinks), 0, SINKS_MAX, NULL, "0", "N",
+      "first tokens of the context that the window control sees besides the last L" },
 };
 
 const struct alibi_option *alibi_targets_options(int *count)
@@ -205,7 +207,8 @@ static alibi_status run_condition(struct probe *p, enum target_condition conditi
     TRY(workspace_new(
         &p->workspace, p->model,
         &(struct pass_settings){ .skip = call_skip(p->call),
-                                 .window = condition == TARGETS_WINDOW ? p->request.length : 0 }));
+                                 .window = condition == TARGETS_WINDOW ? p->request.length : 0,
+                                 .sinks = p->request.sinks }));
     for (int c = 0; c < p->request.contexts.count; c++)
         if (is_measured(p, condition, c))
             TRY(run_series(p, condition, c));

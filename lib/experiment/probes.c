@@ -144,6 +144,8 @@ static void write_asked_targets(struct json_writer *w, const struct alibi_target
     json_write_int(w, "asked_blocks", a->blocks);
     json_write_int(w, "block", a->block);
     json_write_int(w, "gram", a->gram);
+    if (a->sinks > 0)
+        json_write_int(w, "sinks", a->sinks);
     json_write_array_line(w, "contexts");
     for (int i = 0; i < a->contexts.count; i++)
         json_write_int(w, NULL, a->contexts.at[i]);
@@ -235,7 +237,7 @@ static alibi_status read_losses(const json_t *series, struct target_losses *t, c
 static bool same_targets(const struct alibi_targets *a, const struct alibi_targets *b)
 {
     return a->length == b->length && a->blocks == b->blocks && a->block == b->block &&
-           a->gram == b->gram && a->contexts.count == b->contexts.count &&
+           a->gram == b->gram && a->sinks == b->sinks && a->contexts.count == b->contexts.count &&
            memcmp(a->contexts.at, b->contexts.at,
                   (size_t)a->contexts.count * sizeof *a->contexts.at) == 0;
 }
@@ -251,6 +253,8 @@ static alibi_status read_targets(const alibi_experiment *e, int model, int v, st
     TRY_RETURN(json_get_int(entry, "asked_blocks", 1, INT64_MAX, &there.blocks, path));
     TRY_RETURN(json_get_int(entry, "block", 1, INT64_MAX, &there.block, path));
     TRY_RETURN(json_get_int(entry, "gram", 1, INT64_MAX, &there.gram, path));
+    if (json_object_get(entry, "sinks"))
+        TRY_RETURN(json_get_int(entry, "sinks", 0, INT64_MAX, &there.sinks, path));
     for (size_t i = 0; i < json_array_size(list) && i < ALIBI_LIST_MAX; i++)
         there.contexts.at[there.contexts.count++] = json_integer_value(json_array_get(list, i));
     if (!same_targets(&asked, &there))

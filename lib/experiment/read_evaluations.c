@@ -236,6 +236,7 @@ static alibi_status check_keys(struct reader *r, const json_t *json, int kind, c
         { "length", TARGETS | TASKS },
         { "blocks", TARGETS },
         { "gram", TARGETS },
+        { "sinks", TARGETS },
         { "windows", ATTENTION },
         { "near", ATTENTION },
         { "tasks", TASKS },
@@ -268,8 +269,8 @@ alibi_status read_evaluation(struct reader *r, const char *key, json_t *json)
     v->tasks.depths = 5;
     TRY_RETURN(reader_name(r, v->name, key));
     TRY_RETURN(KEYS(r, json, "about", "kind", "protocol", "text", "models", "lengths", "tokens",
-                    "stride", "block", "length", "blocks", "gram", "windows", "near", "tasks",
-                    "cases", "depths"));
+                    "stride", "block", "length", "blocks", "gram", "sinks", "windows", "near",
+                    "tasks", "cases", "depths"));
     TRY_RETURN(reader_text(r, json, "about", &v->about));
     TRY_RETURN(reader_text(r, json, "kind", &kind));
     TRY_RETURN(reader_text(r, json, "protocol", &protocol));
@@ -301,6 +302,7 @@ alibi_status read_evaluation(struct reader *r, const char *key, json_t *json)
     TRY_RETURN(reader_int(r, json, "length", 1, 1 << 24, &v->targets.length));
     TRY_RETURN(reader_int(r, json, "blocks", 1, 16384, &v->targets.blocks));
     TRY_RETURN(reader_int(r, json, "gram", 1, 64, &v->targets.gram));
+    TRY_RETURN(reader_int(r, json, "sinks", 0, 32, &v->targets.sinks));
     TRY_RETURN(reader_int(r, json, "windows", 1, 1024, &v->attention.windows));
     TRY_RETURN(reader_int(r, json, "near", 1, 1 << 24, &v->attention.near));
     TRY_RETURN(reader_int(r, json, "cases", 1, 1 << 20, &v->tasks.cases));

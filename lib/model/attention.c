@@ -70,10 +70,22 @@ static struct tensor scaled_queries(const struct workspace *w, const struct pass
     return tensor_heads(w->activations.branch, p->B, p->L, 0, a->q.shape[2], a->q.shape[3]);
 }
 
-/* How many keys a query sees at most; 0: all before it. */
-static int64_t keys_seen(const struct model *m, int64_t n, const struct attention_args *a)
+/* The sinks of a layer: its own, or those of a pass that cuts its window. */
+static int64_t sinks_of(const struct workspace *w, const struct pass *p, int64_t n)
 {
-    return a->window > 0 ? a->window + model_position(m, n)->sinks : 0;
+    const struct position *own = model_position(w->model, n);
+    bool cut = w->settings.window > 0 && (own->window == 0 || w->settings.window < own->window);
+
+    return cut && !p->cache && own->method->bias != BIAS_GATE && w->settings.sinks > own->sinks
+               ? w->settings.sinks
+               : own->sinks;
+}
+
+/* How many keys a query sees at most; 0: all before it. */
+static int64_t keys_seen(const struct workspace *w, const struct pass *p, int64_t n,
+                         const struct attention_args *a)
+{
+    return a->window > 0 ? a->window + sinks_of(w, p, n) : 0;
 }
 
 struct logn_args attention_scale(const struct workspace *w, const struct pass *p, int64_t n,
@@ -88,7 +100,7 @@ struct logn_args attention_scale(const struct workspace *w, const struct pass *p
                                .y = some_heads(scaled_queries(w, p, a), first, count),
                                .factor = value_of(m, logn),
                                .start = p->start,
-                               .window = keys_seen(m, n, a),
+                               .window = keys_seen(w, p, n, a),
                                .ragged = p->ragged,
                                .dy = dq,
                                .dx = dq,
@@ -172,7 +184,7 @@ static alibi_status temper_queries(const struct workspace *w, const struct pass 
                                       .temperature = model_position(m, n)->temperature,
                                       .length = m->config.train_length,
                                       .start = p->start,
-                                      .window = keys_seen(m, n, a),
+                                      .window = keys_seen(w, p, n, a),
                                       .ragged = p->ragged };
     bool longer = ragged_present(p->ragged) || p->start + p->L > temper.length;
 
@@ -210,7 +222,7 @@ struct sinks_args attention_sinks(const struct workspace *w, const struct pass *
                             .bias = a->bias,
                             .scale = a->scale,
                             .window = a->window,
-                            .sinks = model_position(w->model, n)->sinks,
+                            .sinks = sinks_of(w, p, n),
                             .rotation = a->rotation,
                             .dropout = a->dropout,
                             .y = a->y,
@@ -562,7 +574,7 @@ static alibi_status add_reach(struct workspace *w, const struct pass *p,
     TRY(download_view(dev, &host.k, a->k));
     TRY(download(dev, &host.lse, a->lse));
     TRY(download_bias(dev, &host.bias.values, a->bias));
-    if (a->rotation.table.data && model_position(w->model, n)->sinks > 0)
+    if (a->rotation.table.data && sinks_of(w, p, n) > 0)
         TRY(download(dev, &host.rotation.table, a->rotation.table));
     sinks = attention_sinks(w, p, n, &host);
     attention_reach(&host, sinks.sinks > 0 ? &sinks : NULL, reach->from, reach->step, reach->near,

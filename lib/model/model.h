@@ -188,6 +188,8 @@ struct reach {
 struct pass_settings {
     double skip;    /* attention's skipping budget, see ops.h; 0: every pair is computed */
     int64_t window; /* keys that a query sees in every layer, see ops.h; 0: all before it */
+    int64_t sinks;  /* and so many first keys, where this window is the narrower one; without a
+                       cache, and not in layers with gates, which close sinks as other keys */
     double attention_dropout;  /* in training: on the weights of attention, */
     double activation_dropout; /* after the activation, */
     double tail_dropout;       /* and on the projected input of each tail of the output layer */

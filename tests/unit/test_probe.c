@@ -276,6 +276,42 @@ static void every_number_is_that_of_a_plain_loop(void **state)
     alibi_corpus_free(c);
 }
 
+/* A model whose position has the window and the sinks itself sees the same keys. Gates have none.
+ */
+static void the_window_control_sees_sinks(void **state)
+{
+    static const char *const positions[][2] = { { "alibi", "alibi:window=8:sinks=3" },
+                                                { "rotary", "rotary:window=8:sinks=3" },
+                                                { "t5", "t5:window=8:sinks=3" },
+                                                { "fox", "fox:window=8" } };
+    alibi_corpus *c = new_corpus();
+    struct span s = corpus_span(c, ALIBI_ALL);
+
+    (void)state;
+    assert_int_equal(L, 8);
+    for (int i = 0; i < 4; i++) {
+        struct alibi_model model = new_model(positions[i][0], c),
+                           cut = new_model(positions[i][1], c);
+        struct alibi_targets how = request(5);
+        static struct alibi_targets_result r;
+        struct targets t;
+        double home, with, without;
+
+        how.sinks = 3;
+        assert_ok(targets_new(&t, s, C, T, 5));
+        assert_ok(alibi_probe_targets(&model, c, ALIBI_ALL, &how, &r, test_call()));
+        home = mean_loss(&model, s, &t, L, OWN, ALIBI_ALL_TARGETS);
+        with = mean_loss(&cut, s, &t, C, OWN, ALIBI_ALL_TARGETS);
+        without = mean_loss(&model, s, &t, C, WINDOW, ALIBI_ALL_TARGETS);
+        assert_close(r.kind[0].at[3].window.value, home - with, 1e-5);
+        assert_true(fabs(with - without) > 1e-4 || i == 3);
+        mem_free(t.at);
+        free_model(&model);
+        free_model(&cut);
+    }
+    alibi_corpus_free(c);
+}
+
 /* With a block of each document the mean of K independent numbers has the error sd / sqrt(K); and a
  * difference is paired, so its error is that of the differences. */
 static void errors_are_those_of_independent_documents(void **state)
@@ -540,6 +576,7 @@ int main(void)
         cmocka_unit_test(a_single_document_swaps_with_its_own_distant_text_or_not_at_all),
         cmocka_unit_test(repeats_are_those_of_the_definition),
         cmocka_unit_test(every_number_is_that_of_a_plain_loop),
+        cmocka_unit_test(the_window_control_sees_sinks),
         cmocka_unit_test(errors_are_those_of_independent_documents),
         cmocka_unit_test(kept_losses_have_the_gains_and_errors_of_the_probe),
         cmocka_unit_test(contexts_past_the_last_position_are_not_measured),
