@@ -525,6 +525,10 @@ enum alibi_recompute { ALIBI_RECOMPUTE_NONE, ALIBI_RECOMPUTE_CHEAP, ALIBI_RECOMP
 /* The numbers of gradients between ranks; their sums are fp32. */
 enum alibi_wire { ALIBI_WIRE_FP32, ALIBI_WIRE_BF16 };
 
+/* What moves numbers between ranks: between GPUs NCCL, if each rank has one and the library is
+ * there (auto), else MPI through the host's memory. nccl: an error if it cannot be used. */
+enum alibi_comm_by { ALIBI_COMM_AUTO, ALIBI_COMM_MPI, ALIBI_COMM_NCCL };
+
 /* What ranks divide: the state of the optimizer, or the sums of gradients too. Gradients of layers
  * are then sent during each pass, and there is memory for those of one layer only. */
 enum alibi_shard { ALIBI_SHARD_OPTIMIZER, ALIBI_SHARD_GRADIENTS };
@@ -552,6 +556,7 @@ struct alibi_training {
     int64_t eval_tokens; /* of a validation, at most, spread over the split; 0: the whole split */
     bool keep_best;      /* the checkpoint with the lowest validation loss stays */
     int recompute;       /* enum alibi_recompute */
+    int comm;            /* enum alibi_comm_by */
     int shard;           /* enum alibi_shard; sharded gradients imply deterministic_sum */
     char *init;          /* model to start from: a checkpoint or a run; NULL: random weights */
 };

@@ -223,6 +223,8 @@ void worker_free(struct worker *w); /* waits first; NULL is fine */
  * program finds it; otherwise the loader searches for its name. It stays loaded. ALIBI_DEVICE says
  * what is missing; `built_where`: "nvcc". global: its symbols are for what it loads itself too. */
 alibi_status module_load(void **out, const char *name, bool global, const char *built_where);
+/* The same for a library of others, in the places of the system. advice: what to do without it. */
+alibi_status module_open(void **out, const char *name, const char *advice);
 /* *function, a pointer to a function, becomes that of the symbol. */
 alibi_status module_symbol(void *function, void *module, const char *name, const char *symbol);
 

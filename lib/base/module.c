@@ -1,4 +1,4 @@
-/* module.c - shared libraries of our own that are loaded when they are wanted: GPU backend, MPI */
+/* module.c - shared libraries that are loaded when they are wanted: GPU backend, MPI, NCCL */
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
@@ -57,6 +57,14 @@ alibi_status module_load(void **out, const char *name, bool global, const char *
     *out =
         dlopen(found ? path : name, RTLD_NOW | (global ? RTLD_GLOBAL : RTLD_LOCAL) | RTLD_NODELETE);
     return *out != NULL ? ALIBI_OK : loading_failed(name, dlerror(), built_where);
+}
+
+alibi_status module_open(void **out, const char *name, const char *advice)
+{
+    *out = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    return *out != NULL
+               ? ALIBI_OK
+               : fail(ALIBI_DEVICE, "%s cannot be loaded (%s); %s", name, dlerror(), advice);
 }
 
 alibi_status module_symbol(void *function, void *module, const char *name, const char *symbol)

@@ -67,6 +67,9 @@ static const struct alibi_option options[] = {
       "keep the checkpoint with the lowest validation loss, which opens as DIR/best" },
     { "recompute", ALIBI_OPTION_CHOICE, AT(recompute), 0, 0, "none|cheap|block", "none", "NAME",
       "what the backward pass recomputes instead of keeping it: less memory, more time" },
+    { "comm", ALIBI_OPTION_CHOICE, AT(comm), 0, 0, "auto|mpi|nccl", "auto", "NAME",
+      "several processes: what moves numbers between them; auto: nccl if each has a GPU of its "
+      "own" },
     { "shard", ALIBI_OPTION_CHOICE, AT(shard), 0, 0, "optimizer|gradients", "optimizer", "NAME",
       "what several processes divide; gradients too: less memory, more exchanges, and the sums of "
       "--deterministic-sum" },
@@ -74,7 +77,7 @@ static const struct alibi_option options[] = {
       "start from the weights of another model, a checkpoint or a run" },
 };
 
-enum { OPTIONS = sizeof options / sizeof *options, NOT_SHAPING = 7 };
+enum { OPTIONS = sizeof options / sizeof *options, NOT_SHAPING = 8 };
 
 const struct alibi_option *alibi_training_options(int *count)
 {

@@ -23,6 +23,8 @@ struct channel {
     void *send, *receive;              /* [size][stride], on the device */
     float *host_send, *host_receive;   /* the same; NULL: the host's memory is the device's */
     int *send_counts, *receive_counts; /* [size]: words of a row that are used */
+    struct nccl *nccl;                 /* NULL: by MPI */
+    struct tensor pending; /* what the exchange in flight is added to; absent: none is */
 };
 
 /* ---- blocks and shards */
@@ -83,7 +85,7 @@ static int row_words(int ranks)
 
 size_t channel_bytes(int ranks)
 {
-    return ranks > 1 ? 2 * (size_t)ranks * (size_t)row_words(ranks) * sizeof(float) : 0;
+    return 2 * (size_t)ranks * (size_t)row_words(ranks) * sizeof(float);
 }
 
 static alibi_status new_rows(struct channel *ch)
@@ -104,19 +106,38 @@ static alibi_status new_rows(struct channel *ch)
     return NEW_ARRAY(&ch->host_receive, words, what);
 }
 
-alibi_status channel_new(struct channel **out, alibi_comm *c, struct device *dev, enum dtype wire)
+/* GPUs are connected by NCCL if that is possible, or demanded. */
+static alibi_status connect(struct channel *ch, int by, const struct alibi_call *call)
 {
     alibi_status status;
-    struct channel *ch = NULL;
 
-    TRY(NEW_ZERO_ARRAY(&ch, 1, "a channel between ranks"));
-    ch->comm = c;
-    ch->device = dev;
-    ch->wire = wire;
-    ch->rank = comm_rank(c);
-    ch->size = comm_size(c);
-    ch->stride = row_words(ch->size);
-    TRY(new_rows(ch));
+    if (by == ALIBI_COMM_MPI || (by == ALIBI_COMM_AUTO && !ch->device->ops->link))
+        return ALIBI_OK;
+    status = nccl_new(&ch->nccl, ch->comm, ch->device);
+    if (status == ALIBI_OK || by == ALIBI_COMM_NCCL || status == ALIBI_MEMORY)
+        return status;
+    ch->comm->agreed = false; /* that was no failure of the work */
+    call_note(call, "gradients pass through the host's memory: %s", alibi_error());
+    return ALIBI_OK;
+}
+
+alibi_status channel_new(struct channel **out, alibi_comm *c, struct device *dev, enum dtype wire,
+                         int by, const struct alibi_call *call)
+{
+    struct channel *ch = NULL;
+    alibi_status status = NEW_ZERO_ARRAY(&ch, 1, "a channel between ranks");
+
+    if (status == ALIBI_OK) {
+        *ch = (struct channel){ .comm = c,
+                                .device = dev,
+                                .wire = wire,
+                                .rank = comm_rank(c),
+                                .size = comm_size(c),
+                                .stride = row_words(comm_size(c)) };
+        status = new_rows(ch);
+    }
+    TRY(comm_agree(c, status));
+    TRY(connect(ch, by, call));
     *out = ch;
     ch = NULL;
 out:
@@ -128,6 +149,7 @@ void channel_free(struct channel *ch)
 {
     if (ch == NULL)
         return;
+    nccl_free(ch->nccl); /* first: it waits until nobody uses the rows */
     ch->device->ops->buffer_free(ch->device, ch->send);
     ch->device->ops->buffer_free(ch->device, ch->receive);
     mem_free(ch->host_send);
@@ -159,27 +181,47 @@ static int words(enum dtype type, int64_t count)
     return (int)(((size_t)count * dtype_bytes(type) + sizeof(float) - 1) / sizeof(float));
 }
 
-/* So many words of each row of `send` go, and of `receive` come; `to_all`: row 0 goes to all. */
-static alibi_status exchange(struct channel *ch, bool to_all)
+/* Begins an exchange of so many words of each row; `to_all`: row 0 of `send` goes to all. */
+static alibi_status begin(struct channel *ch, bool to_all)
 {
     const struct ops *ops = ch->device->ops;
-    const struct wire *wire = &ch->comm->wire;
-    int send_stride = to_all ? 0 : ch->stride;
-    bool staged = ops->traits.own_memory;
+    bool staged = ch->host_send && !ch->nccl;
+    const struct rows rows = { .send = staged ? ch->host_send : ch->send,
+                               .receive = staged ? ch->host_receive : ch->receive,
+                               .send_counts = ch->send_counts,
+                               .receive_counts = ch->receive_counts,
+                               .send_stride = to_all ? 0 : ch->stride,
+                               .receive_stride = ch->stride };
 
-    for (int r = 0; staged && r < (to_all ? 1 : ch->size); r++)
-        if (ch->send_counts[r] > 0)
-            TRY_RETURN(ops->download(ch->device, ch->host_send + (int64_t)r * ch->stride,
-                                     row(ch, ch->send, r, DTYPE_F32, ch->send_counts[r])));
-    TRY_RETURN(wired(ch->comm, wire->exchange(staged ? ch->host_send : ch->send, ch->send_counts,
-                                              send_stride, staged ? ch->host_receive : ch->receive,
-                                              ch->receive_counts, ch->stride)));
-    for (int r = 0; staged && r < ch->size; r++)
+    if (ch->nccl)
+        return nccl_exchange(ch->nccl, &rows);
+    for (int r = 0, done = 0; staged && r < ch->size && !(to_all && done); r++)
+        if (ch->send_counts[r] > 0 && ++done)
+            TRY_RETURN(
+                ops->download(ch->device, ch->host_send + (int64_t)r * rows.send_stride,
+                              row(ch, ch->send, to_all ? 0 : r, DTYPE_F32, ch->send_counts[r])));
+    return wired(ch->comm, ch->comm->wire.exchange(&rows));
+}
+
+static alibi_status end(struct channel *ch)
+{
+    const struct ops *ops = ch->device->ops;
+
+    if (ch->nccl)
+        return nccl_wait(ch->nccl);
+    TRY_RETURN(wired(ch->comm, ch->comm->wire.wait()));
+    for (int r = 0; ch->host_send && r < ch->size; r++)
         if (ch->receive_counts[r] > 0)
             TRY_RETURN(ops->upload(ch->device,
                                    row(ch, ch->receive, r, DTYPE_F32, ch->receive_counts[r]),
                                    ch->host_receive + (int64_t)r * ch->stride));
     return ALIBI_OK;
+}
+
+static alibi_status exchange(struct channel *ch, bool to_all)
+{
+    TRY_RETURN(begin(ch, to_all));
+    return end(ch);
 }
 
 static alibi_status copy(struct channel *ch, struct tensor to, struct tensor from)
@@ -241,7 +283,7 @@ static alibi_status pack(struct channel *ch, struct tensor to, const struct part
     return ALIBI_OK;
 }
 
-/* The piece of each rank's shard to that rank. */
+/* Begins to send the piece of each rank's shard to that rank. */
 static alibi_status send_pieces(struct channel *ch, const struct part *part, int64_t piece,
                                 enum dtype type, bool from_root)
 {
@@ -256,7 +298,7 @@ static alibi_status send_pieces(struct channel *ch, const struct part *part, int
         ch->receive_counts[r] = from_root && r > 0 ? 0 : mine;
         TRY_RETURN(pack(ch, row(ch, ch->send, r, type, some.count), part, r, some, false));
     }
-    return exchange(ch, false);
+    return begin(ch, false);
 }
 
 /* ---- sums */
@@ -285,6 +327,17 @@ static alibi_status add_rows(struct channel *ch, struct tensor sum)
     return ALIBI_OK;
 }
 
+alibi_status channel_settle(struct channel *ch)
+{
+    struct tensor sum = ch->pending;
+
+    if (!sum.data)
+        return ALIBI_OK;
+    ch->pending = tensor_none();
+    TRY_RETURN(end(ch));
+    return tensor_count(sum) > 0 ? add_rows(ch, sum) : ALIBI_OK;
+}
+
 alibi_status channel_reduce(struct channel *ch, struct tensor sums, int64_t span,
                             struct tensor numbers, struct range where)
 {
@@ -293,9 +346,9 @@ alibi_status channel_reduce(struct channel *ch, struct tensor sums, int64_t span
     for (int64_t piece = 0; has_piece(ch, &part, piece, ch->wire); piece++) {
         struct range mine = piece_of(ch, &part, piece, ch->rank, ch->wire);
 
+        TRY_RETURN(channel_settle(ch));
         TRY_RETURN(send_pieces(ch, &part, piece, ch->wire, false));
-        if (mine.count > 0)
-            TRY_RETURN(add_rows(ch, vector_part(sums, mine.first, mine.count)));
+        ch->pending = vector_part(sums, mine.first, mine.count);
     }
     return ALIBI_OK;
 }
@@ -307,13 +360,15 @@ alibi_status channel_all_gather(struct channel *ch, struct tensor flat)
     const enum dtype type = DTYPE_F32;
     const struct part part = whole(flat);
 
-    for (int64_t piece = 0; has_piece(ch, &part, piece, type); piece++) {
+    TRY_RETURN(channel_settle(ch));
+    for (int64_t piece = 0; ch->size > 1 && has_piece(ch, &part, piece, type); piece++) {
         struct range mine = piece_of(ch, &part, piece, ch->rank, type);
 
         TRY_RETURN(pack(ch, row(ch, ch->send, 0, type, mine.count), &part, ch->rank, mine, false));
         for (int r = 0; r < ch->size; r++) {
-            ch->send_counts[r] = words(type, mine.count);
-            ch->receive_counts[r] = words(type, piece_of(ch, &part, piece, r, type).count);
+            int64_t theirs = piece_of(ch, &part, piece, r, type).count;
+            ch->send_counts[r] = r != ch->rank ? words(type, mine.count) : 0;
+            ch->receive_counts[r] = r != ch->rank ? words(type, theirs) : 0;
         }
         TRY_RETURN(exchange(ch, true));
         for (int r = 0; r < ch->size; r++) {
@@ -332,7 +387,8 @@ alibi_status channel_broadcast(struct channel *ch, struct tensor flat)
     bool staged = ops->traits.own_memory, root = ch->rank == 0;
     int64_t count = tensor_count(flat);
 
-    for (int64_t from = 0; from < count; from += ch->stride) {
+    TRY_RETURN(channel_settle(ch));
+    for (int64_t from = 0; ch->size > 1 && from < count; from += ch->stride) {
         int64_t left = count - from, some = left < ch->stride ? left : ch->stride;
         struct tensor part = vector_part(flat, from, some);
 
@@ -354,7 +410,9 @@ alibi_status channel_scatter(struct channel *ch, struct tensor shard, struct ten
     for (int64_t piece = 0; has_piece(ch, &part, piece, type); piece++) {
         struct range mine = piece_of(ch, &part, piece, ch->rank, type);
 
+        TRY_RETURN(channel_settle(ch));
         TRY_RETURN(send_pieces(ch, &part, piece, type, true));
+        TRY_RETURN(end(ch));
         if (mine.count > 0)
             TRY_RETURN(copy(ch, vector_part(shard, mine.first, mine.count),
                             row(ch, ch->receive, 0, type, mine.count)));
@@ -381,8 +439,9 @@ static alibi_status read_row(struct channel *ch, const struct part *part, int ra
 alibi_status channel_gather(struct channel *ch, struct tensor shard, int64_t span, int64_t from,
                             int64_t count, float *values)
 {
-    for (int64_t end = from + count; from < end; from += ch->stride) {
-        int64_t some = end - from < ch->stride ? end - from : ch->stride;
+    TRY_RETURN(channel_settle(ch));
+    for (int64_t after = from + count; from < after; from += ch->stride) {
+        int64_t some = after - from < ch->stride ? after - from : ch->stride;
         const struct part part = { tensor_none(), { from, some }, span };
         struct range mine = piece_of(ch, &part, 0, ch->rank, DTYPE_F32);
 

@@ -61,17 +61,21 @@ struct range comm_stretch(const alibi_comm *c, int64_t span, int64_t from);
 
 struct channel;
 
-/* wire: the type that gradients have between ranks, F32 or BF16; their sums are F32. The device
- * outlives the channel. */
-alibi_status channel_new(struct channel **out, alibi_comm *c, struct device *dev, enum dtype wire);
+/* wire: the type that gradients have between ranks, F32 or BF16; their sums are F32. by: enum
+ * alibi_comm_by; a note says why GPUs are not connected by NCCL. The device outlives the channel.
+ * All ranks call it, and all fail if one does. */
+alibi_status channel_new(struct channel **out, alibi_comm *c, struct device *dev, enum dtype wire,
+                         int by, const struct alibi_call *call);
 void channel_free(struct channel *ch);
 /* What a channel takes of the device's memory. */
 size_t channel_bytes(int ranks);
 
 /* The shard `sums` of a buffer of `span` numbers becomes itself plus what all ranks have in `part`,
- * which is `where` in the buffer. */
+ * which is `where` in the buffer. When it returns, `part` may change, but the last numbers may
+ * still be on their way: the sums are complete after the next call of any other function. */
 alibi_status channel_reduce(struct channel *ch, struct tensor sums, int64_t span,
                             struct tensor part, struct range where);
+alibi_status channel_settle(struct channel *ch);
 /* The parts of `flat` outside the own shard become what they are at their ranks. */
 alibi_status channel_all_gather(struct channel *ch, struct tensor flat);
 /* `flat`, or with `shard` the shard of each rank, becomes what `flat` is at rank 0. Elsewhere

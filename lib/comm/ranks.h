@@ -15,6 +15,17 @@ struct alibi_comm {
     char (*messages)[WIRE_MESSAGE_MAX]; /* [size] */
 };
 
+/* ---- NCCL (nccl.c) */
+
+struct nccl;
+/* ALIBI_DEVICE, ALIBI_USAGE: why NCCL cannot connect these devices; all ranks get the same. */
+alibi_status nccl_new(struct nccl **out, alibi_comm *c, struct device *dev);
+void nccl_free(struct nccl *n);
+/* As the functions of the wire, with rows on the device, whose later work waits for the exchange.
+ */
+alibi_status nccl_exchange(struct nccl *n, const struct rows *rows);
+alibi_status nccl_wait(struct nccl *n);
+
 /* What a function of the wire returned. */
 alibi_status wired(const alibi_comm *c, int status);
 

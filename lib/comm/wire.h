@@ -10,11 +10,20 @@
 #include <stdint.h>
 
 /* Version of this header. A module of another version is refused. */
-enum { WIRE_INTERFACE = 4, WIRE_HOST_MAX = 64 };
+enum { WIRE_INTERFACE = 5, WIRE_HOST_MAX = 64 };
 
 struct wire_host {
     int version;
     void (*fail)(int status, const char *message); /* records the message, as fail() does */
+};
+
+/* Row r of send goes to rank r, row r of receive comes from rank r: so many words of 4 bytes. A row
+ * begins `stride` words after the one before; send_stride 0: the same goes to all. */
+struct rows {
+    const void *send;
+    void *receive;
+    const int *send_counts, *receive_counts; /* [size] */
+    int send_stride, receive_stride;
 };
 
 struct wire {
@@ -28,10 +37,10 @@ struct wire {
     int (*all_gather)(void *all, int bytes);
     /* Each number becomes the sum of those of all ranks. */
     int (*sum)(double *values, int count);
-    /* Row r of send goes to rank r, row r of receive comes from rank r: so many words of 4 bytes.
-     * A row begins `stride` words after the one before; send_stride 0: the same goes to all. */
-    int (*exchange)(const void *send, const int *send_counts, int send_stride, void *receive,
-                    const int *receive_counts, int receive_stride);
+    /* Begins an exchange, and waits until it is complete; one at a time. Other functions may be
+     * called in between. */
+    int (*exchange)(const struct rows *rows);
+    int (*wait)(void);
     /* Waits for all ranks, and ends the connection. */
     int (*close)(void);
 };

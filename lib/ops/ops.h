@@ -66,6 +66,14 @@ struct caller {
  * its workspace alone; without one, from the device's own. */
 typedef alibi_status caller_fn(struct device *dev, const struct caller *caller);
 
+/* What connects a device with those of other processes. */
+enum { DEVICE_PLACE_MAX = 32 };
+struct device_link {
+    char place[DEVICE_PLACE_MAX]; /* of the hardware, the same in all processes of a machine */
+    void *stream; /* a second one, as that of a caller; it lives as the device does */
+};
+typedef alibi_status link_fn(struct device *dev, struct device_link *out);
+
 /* The memory of a device in bytes. free: for tensors and workspace, including what the backend
  * holds for itself and would use again, so that a plan that fits once fits again. peak: the most
  * that was used since reset_peak. The host's own memory is not ours to count: total and free are 0
@@ -683,6 +691,7 @@ struct ops {
 
     finish_fn *finish;
     caller_fn *caller_begins, *caller_ends;
+    link_fn *link; /* NULL: the host itself */
     memory_fn *memory;
     reset_peak_fn *reset_peak;
     workspace_fn *workspace;

@@ -58,18 +58,19 @@ out:
     return status;
 }
 
-alibi_status optimizer_connect(struct optimizer *o, const struct alibi_training *t)
+alibi_status optimizer_connect(struct optimizer *o, const struct alibi_training *t,
+                               const struct alibi_call *call)
 {
     alibi_status status = ALIBI_OK;
-    int ranks = comm_size(o->comm);
+    bool exchanged = gradients_exchanged(t, comm_size(o->comm));
 
     o->ordered = t->deterministic_sum;
     o->unsent = o->model->config.layers;
     device_lock(o->model->device);
-    if (ranks > 1)
+    if (exchanged)
         TRY(channel_new(&o->channel, o->comm, o->model->device,
-                        t->wire == ALIBI_WIRE_BF16 ? DTYPE_BF16 : DTYPE_F32));
-    if (ranks > 1 || (o->ordered && t->accumulate > 1))
+                        t->wire == ALIBI_WIRE_BF16 ? DTYPE_BF16 : DTYPE_F32, t->comm, call));
+    if (exchanged || (o->ordered && t->accumulate > 1))
         TRY(new_part(o, &o->sums, "the sum of gradients"));
 out:
     device_unlock(o->model->device);
@@ -171,6 +172,7 @@ alibi_status optimizer_collect(struct optimizer *o, alibi_status status)
     if (o->channel) {
         failure_keep(&failure, status);
         TRY(send_rest(o));
+        TRY(channel_settle(o->channel));
         TRY(comm_agree(o->comm, failure_raise(&failure)));
     } else if (status == ALIBI_OK && o->sums) {
         TRY(m->device->ops->residual_forward(m->device, sum, sum, model_flat(m, m->gradients),
@@ -284,7 +286,7 @@ alibi_status optimizer_step(struct optimizer *o, const struct alibi_training *t,
         s = comm_stretch(o->comm, m->span, at);
         TRY_RETURN(apply(o, t, step, gradient_scale, s, at));
     }
-    if (o->channel) {
+    if (comm_size(o->comm) > 1) {
         TRY_RETURN(channel_all_gather(o->channel, model_flat(m, m->values)));
         TRY_RETURN(model_refresh(m));
     }

@@ -63,13 +63,16 @@ static alibi_status measure(const struct trial *t, int64_t B, int64_t L, struct 
     shard = bytes.master / (size_t)t->ranks;
     made.gradients = (size_t)model_gradients_count(m, gradients_by_layer(t->training, t->ranks)) *
                      dtype_bytes(dtype_sums(t->type));
-    if (t->ranks > 1 || (t->training->deterministic_sum && t->training->accumulate > 1))
+    if (gradients_exchanged(t->training, t->ranks) ||
+        (t->training->deterministic_sum && t->training->accumulate > 1))
         made.gradients = add(made.gradients, shard);
     for (int i = 0; i < optimizer_moments(t->training->optimizer); i++)
         made.optimizer = add(made.optimizer, shard);
     made.activations = bytes.kept;
     made.passing = add(bytes.passing, bytes.tables);
-    made.workspace = add(t->device->ops->workspace(t->device, &args), channel_bytes(t->ranks));
+    made.workspace = t->device->ops->workspace(t->device, &args);
+    if (gradients_exchanged(t->training, t->ranks))
+        made.workspace = add(made.workspace, channel_bytes(t->ranks));
     if (t->training->eval_every > 0) { /* passes of its own, beside those of training */
         int64_t tokens = t->device->ops->traits.batch_tokens, rows = L < tokens ? tokens / L : 1;
         TRY(model_measure(m, &settings, rows, L, false, &bytes));
@@ -235,7 +238,7 @@ alibi_status plan_check_ranks(const struct alibi_training *t, int64_t ranks)
  *   bytes = (exchanges wire + 4) (N - 1) / N parameters      wire: 4, in bf16 2
  *   step  = passes pass_seconds + bytes / link
  *
- * The exchange does not overlap with the passes. */
+ * That is an upper bound: gradients are sent while the last pass computes. */
 alibi_status alibi_plan_cluster(const struct alibi_plan *plan,
                                 const struct alibi_training *training, int64_t ranks,
                                 double link_gbps, double pass_seconds,

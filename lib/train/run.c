@@ -161,8 +161,7 @@ static alibi_status make(struct run *r)
     TRY_RETURN(new_workspace(r));
     TRY_RETURN(model_check_length(r->model, t->train_length));
     TRY_RETURN(NEW_ARRAY(&r->passes, 2 * t->accumulate, "the losses of a step"));
-    TRY_RETURN(optimizer_init(&r->optimizer, r->model, t->optimizer, r->comm));
-    return optimizer_connect(&r->optimizer, t);
+    return optimizer_init(&r->optimizer, r->model, t->optimizer, r->comm);
 }
 
 /* ---- the folder: whose it is, and whether this run may continue in it */
@@ -945,6 +944,7 @@ static alibi_status train(alibi_device *device, const struct alibi_config *confi
     device_reset_peak(r.device);
     TRY(check_ranks(&r, resume));
     TRY(comm_agree(r.comm, make(&r)));
+    TRY(comm_agree(r.comm, optimizer_connect(&r.optimizer, &r.training, call)));
     if (training->init && !resume) /* a model that does not fit must not leave a folder */
         TRY(comm_agree(r.comm, start(&r)));
     TRY(open_run(&r, resume));

@@ -29,6 +29,11 @@ double checkpoint_bytes(int64_t parameters, int optimizer); /* of one on the dis
 alibi_status optimizer_init(struct optimizer *o, struct model *m, int kind, alibi_comm *comm);
 void optimizer_fini(struct optimizer *o);
 
+/* Whether gradients pass through a channel: one rank by NCCL makes the calls of several. */
+static inline bool gradients_exchanged(const struct alibi_training *t, int ranks)
+{
+    return ranks > 1 || t->comm == ALIBI_COMM_NCCL;
+}
 /* Whether so many ranks have gradients of one layer at a time only. */
 static inline bool gradients_by_layer(const struct alibi_training *t, int ranks)
 {
@@ -38,7 +43,8 @@ static inline bool gradients_by_layer(const struct alibi_training *t, int ranks)
  * memory for sums where it needs some. With t->deterministic_sum they have the same bits for any
  * number of ranks: those of each pass are computed alone, and added in the order of their numbers;
  * the norm is summed by blocks. */
-alibi_status optimizer_connect(struct optimizer *o, const struct alibi_training *t);
+alibi_status optimizer_connect(struct optimizer *o, const struct alibi_training *t,
+                               const struct alibi_call *call);
 /* Before each pass of this rank: it is the first of the step, or its gradients are collected. */
 alibi_status optimizer_begin(struct optimizer *o, bool first, bool collected);
 /* pass_settings.gradient_done of such a pass: sends the gradients of a layer to the other ranks. */

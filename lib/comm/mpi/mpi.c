@@ -12,6 +12,7 @@
 /* MPI connects a process once: there is one connection, and nothing to tell several apart. */
 static const struct wire_host *host;
 static int *offsets; /* [2][size], of the rows of an exchange */
+static MPI_Request exchanging;
 
 static int check(int code, const char *call)
 {
@@ -43,19 +44,25 @@ static int sum(double *values, int count)
                  "MPI_Allreduce");
 }
 
-static int exchange(const void *send, const int *send_counts, int send_stride, void *receive,
-                    const int *receive_counts, int receive_stride)
+/* It progresses whenever MPI is called, or by itself where the network can. */
+static int exchange(const struct rows *rows)
 {
     int size;
 
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     for (int r = 0; r < size; r++) {
-        offsets[r] = r * send_stride;
-        offsets[size + r] = r * receive_stride;
+        offsets[r] = r * rows->send_stride;
+        offsets[size + r] = r * rows->receive_stride;
     }
-    return check(MPI_Alltoallv(send, send_counts, offsets, MPI_FLOAT, receive, receive_counts,
-                               offsets + size, MPI_FLOAT, MPI_COMM_WORLD),
-                 "MPI_Alltoallv");
+    return check(MPI_Ialltoallv(rows->send, rows->send_counts, offsets, MPI_FLOAT, rows->receive,
+                                rows->receive_counts, offsets + size, MPI_FLOAT, MPI_COMM_WORLD,
+                                &exchanging),
+                 "MPI_Ialltoallv");
+}
+
+static int wait_for_exchange(void)
+{
+    return check(MPI_Wait(&exchanging, MPI_STATUS_IGNORE), "MPI_Wait");
 }
 
 static int close_all(void)
@@ -79,6 +86,7 @@ int alibi_mpi_open(struct wire *out, const struct wire_host *to)
                       .all_gather = all_gather,
                       .sum = sum,
                       .exchange = exchange,
+                      .wait = wait_for_exchange,
                       .close = close_all };
     char name[MPI_MAX_PROCESSOR_NAME] = "";
     int begun = 0, provided, length;

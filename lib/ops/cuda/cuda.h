@@ -104,6 +104,7 @@ struct context {
         int next;
     } staging;
     cudaEvent_t joined; /* a point in one stream that another waits for */
+    cudaStream_t side;  /* of link(); NULL: nobody has asked for it */
     struct {
         char *at; /* NULL: no caller has given memory */
         size_t bytes, used;
@@ -185,6 +186,7 @@ extern const struct ops cuda_ops;
 
 finish_fn cuda_finish;
 caller_fn cuda_caller_begins, cuda_caller_ends;
+link_fn cuda_link;
 memory_fn cuda_memory;
 reset_peak_fn cuda_reset_peak;
 workspace_fn cuda_workspace;

@@ -337,6 +337,19 @@ alibi_status cuda_caller_ends(struct device *dev, const struct caller *caller)
     return ALIBI_OK;
 }
 
+alibi_status cuda_link(struct device *dev, struct device_link *out)
+{
+    struct context *c = cuda_of(dev);
+
+    if (c->side == NULL)
+        TRY_RETURN(cuda_check(cudaStreamCreateWithFlags(&c->side, cudaStreamNonBlocking),
+                              "creating a stream"));
+    TRY_RETURN(cuda_check(cudaDeviceGetPCIBusId(out->place, sizeof out->place, c->index),
+                          "asking for its place"));
+    out->stream = c->side;
+    return ALIBI_OK;
+}
+
 /* Scratch and workspace count as free: the backend holds them for itself and uses them again. */
 void cuda_memory(struct device *dev, struct device_memory *memory)
 {
@@ -453,6 +466,10 @@ static void close_state(struct context *c)
             cudaEventDestroy(c->staging.done[half]);
         cudaFreeHost(c->staging.at[half]);
     }
+    if (c->side != NULL) {
+        cudaStreamSynchronize(c->side);
+        cudaStreamDestroy(c->side);
+    }
     if (c->joined != NULL)
         cudaEventDestroy(c->joined);
     cudaFree(c->workspace);
@@ -535,6 +552,7 @@ const struct ops cuda_ops = {
     .finish = cuda_finish,
     .caller_begins = cuda_caller_begins,
     .caller_ends = cuda_caller_ends,
+    .link = cuda_link,
     .memory = cuda_memory,
     .reset_peak = cuda_reset_peak,
     .workspace = cuda_workspace,

@@ -1,0 +1,14 @@
+/* fake.h - what the libraries share that stand in for a GPU and for NCCL */
+#ifndef FAKE_H
+#define FAKE_H
+
+#include <stdbool.h>
+
+/* A stream of the GPU that is not there: at most one piece of work waits in it. */
+struct fake_stream {
+    bool follows; /* the device's work so far */
+    void (*work)(void *user);
+    void *user;
+};
+
+#endif
