@@ -5,20 +5,56 @@
  * their logits are overwritten by their gradient. */
 #include "model/walk.h"
 
-/* Pieces of about the same size, so that the last one is not a small rest, in multiples that suit
- * the products. */
+enum { TILE_ROWS = 128, TILE_COLUMNS = 256 }; /* of device_traits.wave */
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Equal pieces, so that the last one is not a small rest, in multiples that suit the products. */
+static int64_t piece_rows(int64_t rows, int64_t pieces)
+{
+    int64_t piece = ceil_div(rows, pieces);
+
+    return piece < TILE_ROWS ? piece : ceil_div(piece, TILE_ROWS) * TILE_ROWS;
+}
+
+/* What pieces of that many rows cost, in waves of dx = dy weight. A GPU computes `wave` tiles of
+ * results at once, and the last wave of a product takes as long as a full one. The other two
+ * products have so many tiles that this does not matter there. Each piece also reads and writes the
+ * gradient of the weights: on an H200 the time of a wave per TRAFFIC columns. */
+static double cost_of(int64_t wave, int64_t rows, int64_t piece, int64_t columns)
+{
+    static const double TRAFFIC = 6400;
+    int64_t across = ceil_div(columns, TILE_COLUMNS), pieces = ceil_div(rows, piece);
+    int64_t last = rows - (pieces - 1) * piece;
+    int64_t waves = (pieces - 1) * ceil_div(ceil_div(piece, TILE_ROWS) * across, wave) +
+                    ceil_div(ceil_div(last, TILE_ROWS) * across, wave);
+
+    return (double)waves + (double)(pieces * columns) / TRAFFIC;
+}
+
 int64_t model_head_rows(const struct model *m, int weight, int64_t rows)
 {
-    enum { LEAST = 64, ALIGNED = 128 };
-    int64_t most = m->device->ops->traits.logits / m->parameters[weight].rows, pieces, piece;
+    enum { LEAST = 64 };
+    const struct device_traits *t = &m->device->ops->traits;
+    int64_t most = t->logits / m->parameters[weight].rows, columns = m->parameters[weight].shape[1];
+    int64_t fewest, best;
 
     if (most < LEAST)
         most = LEAST;
     if (rows <= most)
         return rows;
-    pieces = (rows + most - 1) / most;
-    piece = (rows + pieces - 1) / pieces;
-    return piece < ALIGNED ? piece : (piece + ALIGNED - 1) / ALIGNED * ALIGNED;
+    fewest = ceil_div(rows, most);
+    best = piece_rows(rows, fewest);
+    for (int64_t pieces = fewest + 1; t->wave > 0 && pieces <= 2 * fewest; pieces++) {
+        int64_t piece = piece_rows(rows, pieces);
+
+        if (cost_of(t->wave, rows, piece, columns) < cost_of(t->wave, rows, best, columns))
+            best = piece;
+    }
+    return best;
 }
 
 struct tensor head_input(const struct workspace *w, int64_t from, int64_t count)

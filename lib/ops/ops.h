@@ -39,9 +39,10 @@ struct device {
 
 /* How much work at a time keeps a device busy. */
 struct device_traits {
-    int64_t logits;         /* of the output layer: full speed, and small beside everything else */
-    int64_t row_multiple;   /* of products whose rows vary: fewer shapes to choose kernels for */
-    int64_t batch_tokens;   /* of a batch of an evaluation */
+    int64_t logits;       /* of the output layer: full speed, and small beside everything else */
+    int64_t wave;         /* tiles of 128 x 256 results that it computes at once; 0: it has none */
+    int64_t row_multiple; /* of products whose rows vary: fewer shapes to choose kernels for */
+    int64_t batch_tokens; /* of a batch of an evaluation */
     int64_t prefill_tokens; /* of a prompt */
     int64_t decode_rows;    /* of a product in decoding: room for so many saves copies; 0: any */
     int warm_up_steps;      /* until its products are tuned, before steps are timed */

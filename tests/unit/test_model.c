@@ -583,6 +583,33 @@ static void the_output_layer_is_cut_evenly(void **state)
     model_free(m);
 }
 
+/* A product dx of 9472 rows and 768 columns has 222 tiles, 1.7 waves of 132: as long as 2. */
+static void the_output_layer_is_cut_into_whole_waves(void **state)
+{
+    static const struct {
+        int64_t vocab, width, rows, piece;
+    } shapes[] = {
+        { 50304, 768, 65536, 5504 },    /* 12 pieces of one wave, for 7 of two */
+        { 50304, 1024, 32768, 8192 },   /* nearly whole waves as it is */
+        { 50304, 2048, 16384, 8192 },   /* the same */
+        { 50304, 2048, 10000, 10000 },  /* one piece */
+        { 50304, 64, 10000000, 10752 }, /* narrow: no piece fills a wave */
+    };
+    struct ops ops = *ops_cpu();
+    struct device device = { .ops = &ops };
+    struct parameter weight = { .rank = 2 };
+    struct model m = { .device = &device, .parameters = &weight };
+
+    (void)state;
+    ops.traits.logits = 1 << 29;
+    ops.traits.wave = 132;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        weight.rows = weight.shape[0] = shapes[i].vocab;
+        weight.shape[1] = shapes[i].width;
+        assert_int_equal(model_head_rows(&m, 0, shapes[i].rows), shapes[i].piece);
+    }
+}
+
 /* Feeds MANY tokens in pieces of the given lengths, repeated, and compares with the full forward
  * wherever a piece ends. */
 static void check_decoding(struct model *m, const int64_t *pieces, int count)
@@ -1202,6 +1229,7 @@ int main(void)
         cmocka_unit_test(bf16_gives_the_losses_and_gradients_of_fp32_to_its_precision),
         cmocka_unit_test(copies_follow_the_masters_once_they_are_refreshed),
         cmocka_unit_test(the_output_layer_is_cut_evenly),
+        cmocka_unit_test(the_output_layer_is_cut_into_whole_waves),
         cmocka_unit_test(
             decoding_equals_the_full_forward_for_every_method_past_the_training_length),
         cmocka_unit_test(a_window_ends_what_a_token_depends_on),

@@ -541,6 +541,7 @@ void alibi_cuda_autotune(struct device *dev, int after, double flops, int *tuned
 const struct ops cuda_ops = {
     .name = "cuda",
     .traits = { .logits = 1 << 29,
+                .wave = 132, /* an H100's or H200's: results depend on it, so not the GPU's own */
                 .row_multiple = 128,
                 .batch_tokens = 32768,
                 .prefill_tokens = 4096,
