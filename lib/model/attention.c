@@ -2,8 +2,9 @@
  * statistics
  *
  * The record of a call is one bit per tile. It is read when the call has ended, and its memory is
- * used again by the next layer. */
+ * used again by the next layer; or all of a pass are read at its end, where it need not wait. */
 #include <math.h>
+#include <string.h>
 
 #include "model/walk.h"
 
@@ -508,27 +509,82 @@ out:
     return status;
 }
 
-/* Memory for the record of this call, kept for the next. */
+/* Counts the records that a flowing pass has left on the device. */
+static alibi_status count_records(struct workspace *w)
+{
+    alibi_status status = ALIBI_OK;
+    struct device *dev = w->model->device;
+    int32_t *words = NULL;
+
+    if (w->recorded == 0)
+        return ALIBI_OK;
+    TRY(NEW_ARRAY(&words, w->recorded, "the record of attention"));
+    TRY(dev->ops->download(dev, words, tensor_1(w->record, DTYPE_I32, w->recorded)));
+    for (int64_t i = 0; i < w->recorded; i++)
+        w->statistics.tiles.used += __builtin_popcount((uint32_t)words[i]);
+    w->recorded = 0;
+out:
+    mem_free(words);
+    return status;
+}
+
+/* Memory for the record of this call, kept for the next; in a flowing pass for all its layers. */
 static alibi_status reserve_record(struct workspace *w, struct attention_args *a)
 {
     struct device *dev = w->model->device;
     int64_t B = a->q.shape[0], H = a->q.shape[2];
     int64_t tiles = attention_tiles(a->q.shape[1]), words = attention_kept_words(a->k.shape[1]);
-    const int64_t factors[5] = { B, H, tiles, words, (int64_t)sizeof(int32_t) };
-    size_t bytes = 0;
+    const int64_t factors[6] = {
+        B, H, tiles, words, (int64_t)sizeof(int32_t), w->flowing ? w->model->config.layers : 1
+    };
+    size_t bytes = 0, all = 0;
     void *larger = NULL;
 
-    if (!size_product(&bytes, factors, 5))
+    if (!size_product(&bytes, factors, 5) || !size_product(&all, factors, 6))
         return fail(ALIBI_MEMORY, "the record of attention over %lld keys does not fit",
                     (long long)a->k.shape[1]);
-    if (bytes > w->record_bytes) {
-        TRY_RETURN(dev->ops->buffer_new(dev, &larger, bytes, "the record of attention"));
+    if ((size_t)w->recorded * sizeof(int32_t) + bytes > w->record_bytes) {
+        TRY_RETURN(count_records(w));
+        TRY_RETURN(dev->ops->buffer_new(dev, &larger, all, "the record of attention"));
         dev->ops->buffer_free(dev, w->record);
         w->record = larger;
-        w->record_bytes = bytes;
+        w->record_bytes = all;
     }
-    a->skip.kept = tensor_4(w->record, DTYPE_I32, B, H, tiles, words);
+    a->skip.kept = tensor_4((int32_t *)w->record + w->recorded, DTYPE_I32, B, H, tiles, words);
     return ALIBI_OK;
+}
+
+alibi_status statistics_begin(struct workspace *w, const struct pass *p)
+{
+    struct device *dev = w->model->device;
+    const struct device_traits *t = &dev->ops->traits;
+    struct device_part unread[DEVICE_PARTS_MAX];
+    int count;
+
+    w->recorded = 0;
+    w->flowing = w->settings.record && !w->settings.verify && t->times_parts &&
+                 p->B * p->L <= t->batch_tokens;
+    return w->flowing ? dev->ops->read_parts(dev, unread, &count) : ALIBI_OK;
+}
+
+alibi_status statistics_end(struct workspace *w, alibi_status status)
+{
+    struct device *dev = w->model->device;
+    struct device_part parts[DEVICE_PARTS_MAX];
+    int count = 0, none;
+
+    if (!w->flowing)
+        return status;
+    if (status == ALIBI_OK)
+        status = dev->ops->read_parts(dev, parts, &count);
+    for (int i = 0; i < count; i++)
+        if (strncmp(parts[i].name, "attention", strlen("attention")) == 0)
+            w->statistics.seconds += parts[i].seconds;
+    if (status == ALIBI_OK)
+        status = count_records(w);
+    w->flowing = false;
+    (void)dev->ops->read_parts(dev, NULL, &none); /* it has nothing that can fail */
+    return status;
 }
 
 /* Attention with its time and its tiles added to the statistics. The clock starts when earlier work
@@ -544,6 +600,12 @@ static alibi_status measured(struct workspace *w, struct attention_args *a)
 
     if (recorded)
         TRY_RETURN(reserve_record(w, a));
+    if (w->flowing) {
+        TRY_RETURN(dev->ops->attention_forward(dev, a));
+        s->tiles.all += recorded ? attention_all_tiles(a) : 0;
+        w->recorded += recorded ? tensor_count(a->skip.kept) : 0;
+        return ALIBI_OK;
+    }
     TRY_RETURN(dev->ops->finish(dev));
     begin = clock_seconds();
     TRY_RETURN(dev->ops->attention_forward(dev, a));

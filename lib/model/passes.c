@@ -55,12 +55,16 @@ static alibi_status begin(struct workspace *w, const struct pass *p, const int32
 static alibi_status forward_loss(struct workspace *w, const struct pass *p, const int32_t *tokens,
                                  const int32_t *targets, float *nll)
 {
+    alibi_status status;
     const struct model *m = w->model;
 
     TRY_RETURN(begin(w, p, tokens, targets, false));
-    TRY_RETURN(forward(w, p, tokens));
-    TRY_RETURN(m->head_kind->loss(w, p, 0.0));
-    return m->device->ops->download(m->device, nll, w->activations.nll);
+    TRY_RETURN(statistics_begin(w, p));
+    TRY(forward(w, p, tokens));
+    TRY(m->head_kind->loss(w, p, 0.0));
+    TRY(m->device->ops->download(m->device, nll, w->activations.nll));
+out:
+    return statistics_end(w, status);
 }
 
 alibi_status model_loss(struct workspace *w, const int32_t *tokens, const int32_t *targets,

@@ -115,9 +115,11 @@ struct workspace {
     struct tables tables[PATTERN_KINDS];
     struct activations activations;
     struct attention_statistics statistics;
-    void *record; /* skipping.kept of one call, on the device */
+    void *record; /* skipping.kept on the device: of one call, or of all calls of a flowing pass */
     size_t record_bytes;
-    int32_t *lists; /* of a split, on the host */
+    int64_t recorded; /* words of calls that are not counted yet */
+    bool flowing;     /* the pass does not wait at its layers, see statistics_begin */
+    int32_t *lists;   /* of a split, on the host */
     int64_t list_capacity;
     bool decoding; /* of the last pass */
 };
@@ -225,6 +227,13 @@ struct sinks_args attention_sinks(const struct workspace *w, const struct pass *
                                   const struct attention_args *a);
 /* Norms, rotates, scales, appends to the cache, attends, and counts. */
 alibi_status attention_run(struct workspace *w, const struct pass *p, int64_t n);
+
+/* Around a pass with settings.record. The time and the tiles of attention are known layer by layer
+ * if the host waits for each. A device that keeps times by itself need not be interrupted: then the
+ * records of all layers are counted at the end. A pass over more tokens than fill the device waits
+ * all the same, so that its progress can be told. */
+alibi_status statistics_begin(struct workspace *w, const struct pass *p);
+alibi_status statistics_end(struct workspace *w, alibi_status status); /* of the pass */
 
 /* A norm: its parameters, and the statistics that its backward pass needs. */
 struct norm {

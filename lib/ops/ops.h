@@ -96,8 +96,9 @@ struct workspace_args {
 };
 typedef size_t workspace_fn(struct device *dev, const struct workspace_args *a);
 
-/* Where the time went, for benchmarks. From the first call on, the time of each kind of operation
- * is kept; parts [DEVICE_PARTS_MAX] are zeroed as they are read. */
+/* Where the time went. From the first call on, the time of each kind of operation is kept, without
+ * waiting for any; parts [DEVICE_PARTS_MAX] are zeroed as they are read. parts NULL: times are kept
+ * no longer, until the next call. */
 enum { DEVICE_PARTS_MAX = 32 };
 struct device_part {
     const char *name; /* "attention forward" */
@@ -566,6 +567,7 @@ struct skip_count {
     int64_t used, all;
 };
 struct skip_count attention_count(const struct attention_args *a);
+int64_t attention_all_tiles(const struct attention_args *a); /* skip_count.all; reads no tensor */
 double attention_skipped(const struct attention_args *a);
 
 /* Where the weight of a head goes: sums over queries. Bin 0 is distance 0, bin b > 0 the distances

@@ -61,15 +61,21 @@ double attention_skipped(const struct attention_args *a)
     return most;
 }
 
+int64_t attention_all_tiles(const struct attention_args *a)
+{
+    struct tensor kept = a->skip.kept;
+    int64_t past = (a->k.shape[1] - a->q.shape[1]) / ATTENTION_TILE, all = 0;
+
+    for (int64_t t = past; t < past + kept.shape[2]; t++)
+        all += t + 1 - attention_first_key(t * ATTENTION_TILE, a->window) / ATTENTION_TILE;
+    return all * kept.shape[0] * kept.shape[1];
+}
+
 struct skip_count attention_count(const struct attention_args *a)
 {
     struct tensor kept = a->skip.kept;
-    int64_t past = (a->k.shape[1] - a->q.shape[1]) / ATTENTION_TILE;
-    struct skip_count n = { 0 };
+    struct skip_count n = { .all = attention_all_tiles(a) };
 
-    for (int64_t t = past; t < past + kept.shape[2]; t++)
-        n.all += t + 1 - attention_first_key(t * ATTENTION_TILE, a->window) / ATTENTION_TILE;
-    n.all *= kept.shape[0] * kept.shape[1];
     for (int64_t i = 0; i < tensor_count(kept); i++)
         n.used += __builtin_popcount(((const uint32_t *)kept.data)[i]);
     return n;

@@ -269,6 +269,11 @@ static void times_of_operations_are_kept_once_somebody_asks(void **state)
         calls += parts[i].calls;
     }
     assert_true(seconds > 0.0 && seconds < 60.0 && calls > 0);
+    assert_ok(gpu.ops->read_parts(&gpu, NULL, &count)); /* no longer */
+    assert_ok(gpu.ops->linear_forward(
+        &gpu, &(struct linear_args){ .y = y, .x = x, .weight = weight, .bias = bias }));
+    assert_ok(gpu.ops->read_parts(&gpu, parts, &count));
+    assert_int_equal(count, 0);
     for (int i = 0; i < COUNT_OF(all); i++)
         gpu.ops->buffer_free(&gpu, all[i].data);
     end();

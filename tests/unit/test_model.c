@@ -583,6 +583,86 @@ static void the_output_layer_is_cut_evenly(void **state)
     model_free(m);
 }
 
+/* ---- statistics of a device that keeps times by itself */
+
+static int waits, readings;
+static bool timing;
+
+static alibi_status counted_finish(struct device *dev)
+{
+    (void)dev;
+    waits++;
+    return ALIBI_OK;
+}
+
+static alibi_status fixed_parts(struct device *dev, struct device_part *parts, int *count)
+{
+    (void)dev;
+    readings++;
+    *count = parts && timing ? 3 : 0;
+    timing = parts != NULL;
+    for (int i = 0; i < *count; i++)
+        parts[i] = (struct device_part){
+            (const char *[]){ "norm forward", "attention bounds", "attention forward" }[i], i, 1
+        };
+    return ALIBI_OK;
+}
+
+/* Windows of 300 tokens, two at a time, with steep slopes: some tiles are skipped. */
+static struct attention_statistics statistics_on(struct device *dev, struct pass_settings settings)
+{
+    enum { WINDOW = 300 };
+    struct alibi_config c = tiny("alibi");
+    int32_t tokens[2 * WINDOW + 1];
+    float nll[2 * WINDOW];
+    struct attention_statistics s;
+    struct model *m = new_model(c, dev, DTYPE_F32);
+    struct workspace *w = NULL;
+
+    draw_tokens(tokens, 2 * WINDOW + 1, VOCAB, 1);
+    assert_ok(workspace_new(&w, m, &settings));
+    for (int pass = 0; pass < 3; pass++)
+        assert_ok(model_loss(w, tokens, tokens + 1, pass < 2 ? 2 : 1, WINDOW, nll));
+    s = workspace_statistics(w);
+    workspace_free(w);
+    model_free(m);
+    return s;
+}
+
+static void a_device_that_keeps_times_is_not_interrupted_by_statistics(void **state)
+{
+    struct ops ops = *ops_cpu();
+    struct device device = { .ops = &ops }, plain = { .ops = ops_cpu() };
+    struct pass_settings settings = { .skip = 1e-6, .record = true };
+    struct attention_statistics one = statistics_on(&plain, settings), s;
+
+    (void)state;
+    ops.finish = counted_finish;
+    ops.read_parts = fixed_parts;
+    ops.traits.times_parts = true;
+    ops.traits.batch_tokens = 600;
+    s = statistics_on(&device, settings);
+    assert_true(one.tiles.used > 0 && one.tiles.used < one.tiles.all);
+    assert_int_equal(s.tiles.used, one.tiles.used);
+    assert_int_equal(s.tiles.all, one.tiles.all);
+    assert_true(s.seconds == 3 * (1 + 2));
+    assert_int_equal(waits, 0);
+    assert_int_equal(readings, 3 * 3);
+    assert_false(timing);
+
+    ops.traits.batch_tokens = 599; /* the passes over two windows wait at each layer */
+    s = statistics_on(&device, settings);
+    assert_int_equal(s.tiles.used, one.tiles.used);
+    assert_int_equal(s.tiles.all, one.tiles.all);
+    assert_int_equal(waits, 2 * 2 * 2);
+
+    waits = 0;
+    settings.verify = true; /* all do: queries and keys are read */
+    s = statistics_on(&device, settings);
+    assert_int_equal(s.tiles.used, one.tiles.used);
+    assert_int_equal(waits, 3 * 2 * 2);
+}
+
 /* A product dx of 9472 rows and 768 columns has 222 tiles, 1.7 waves of 132: as long as 2. */
 static void the_output_layer_is_cut_into_whole_waves(void **state)
 {
@@ -1230,6 +1310,7 @@ int main(void)
         cmocka_unit_test(copies_follow_the_masters_once_they_are_refreshed),
         cmocka_unit_test(the_output_layer_is_cut_evenly),
         cmocka_unit_test(the_output_layer_is_cut_into_whole_waves),
+        cmocka_unit_test(a_device_that_keeps_times_is_not_interrupted_by_statistics),
         cmocka_unit_test(
             decoding_equals_the_full_forward_for_every_method_past_the_training_length),
         cmocka_unit_test(a_window_ends_what_a_token_depends_on),

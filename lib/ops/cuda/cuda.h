@@ -120,6 +120,7 @@ struct context {
         bool off; /* work could not be recorded once */
     } replay;
     struct cuda_parts *parts; /* NULL: times were never asked for */
+    bool timing;              /* they are being kept */
 };
 
 /* The state of a device. Makes its GPU the current one of the calling thread: the first call of
@@ -127,7 +128,7 @@ struct context {
 struct context *cuda_of(struct device *dev);
 
 /* From now on time belongs to the operation `name`, a string literal; after cuda_part_end() to
- * none. Both do nothing before times are read for the first time. */
+ * none. Both do nothing unless times are kept. */
 void cuda_part(struct context *c, const char *name);
 void cuda_part_end(struct context *c);
 void cuda_parts_free(struct context *c);

@@ -2,7 +2,7 @@
  *
  * Each operation begins with an event; the time until the next event is its time. So timing does
  * not make anything wait, and the parts add up to the whole. Nothing is recorded before the parts
- * are read for the first time. */
+ * are read for the first time, nor after they were read to NULL. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,13 +76,13 @@ static void begin(struct context *c, const char *name)
 
 void cuda_part(struct context *c, const char *name)
 {
-    if (c->parts != NULL)
+    if (c->timing)
         begin(c, name);
 }
 
 void cuda_part_end(struct context *c)
 {
-    if (c->parts != NULL)
+    if (c->timing)
         begin(c, NULL);
 }
 
@@ -90,10 +90,17 @@ alibi_status cuda_read_parts(struct device *dev, struct device_part *parts, int 
 {
     struct context *c = cuda_of(dev);
 
+    *count = 0;
+    if (parts == NULL) {
+        cuda_part_end(c);
+        c->timing = false;
+        return ALIBI_OK;
+    }
     if (c->parts == NULL)
         c->parts = calloc(1, sizeof *c->parts);
     if (c->parts == NULL)
         return fail(ALIBI_MEMORY, "no memory for the times of operations");
+    c->timing = true;
     cuda_part_end(c);
     if (c->parts->count > 0)
         TRY_RETURN(fold(c->parts));
