@@ -833,7 +833,22 @@ struct setting {
     union value value;
 };
 
-/* Reads the keys in their order into settings; *done of them were good. */
+/* The option of a key. Only one spelling is allowed, or a recipe could hold an option twice. */
+static alibi_status find_key(const struct alibi_option **option, void **values,
+                             const struct alibi_option_group *groups, int count, const char *key)
+{
+    const struct alibi_option_group *group = NULL;
+    char spelled[OPTION_KEY_MAX] = "";
+
+    *option = alibi_options_find(groups, count, key, &group);
+    if (*option != NULL)
+        option_key(spelled, (*option)->name);
+    if (*option == NULL || strcmp(key, spelled) != 0)
+        return fail_unknown(groups, count, "key", "", key);
+    *values = group->values;
+    return ALIBI_OK;
+}
+
 /* The key `recipe` is the version. Recipes of before there were versions are like version 1. */
 static alibi_status check_version(const json_t *version)
 {
@@ -857,8 +872,6 @@ static alibi_status read_settings(struct setting *settings, int *done, int *keys
     json_object_foreach(recipe, key, json)
     {
         struct setting *s = &settings[*done];
-        const struct alibi_option_group *group = NULL;
-        char spelled[OPTION_KEY_MAX] = "";
         alibi_status status;
 
         if (strcmp(key, "recipe") == 0) {
@@ -866,13 +879,7 @@ static alibi_status read_settings(struct setting *settings, int *done, int *keys
             (*keys)++;
             continue;
         }
-        s->option = alibi_options_find(groups, count, key, &group);
-        if (s->option != NULL)
-            option_key(spelled, s->option->name);
-        /* Only one spelling is allowed, or a recipe could hold the same option twice. */
-        if (s->option == NULL || strcmp(key, spelled) != 0)
-            return fail_unknown(groups, count, "key", "", key);
-        s->values = group->values;
+        TRY_RETURN(find_key(&s->option, &s->values, groups, count, key));
         status = value_from_json(&s->value, s->option, json);
         if (status != ALIBI_OK)
             return fail_context(status, "'%s'", key);
@@ -885,17 +892,13 @@ static alibi_status read_settings(struct setting *settings, int *done, int *keys
 alibi_status options_set_json(const struct alibi_option_group *groups, int count, const char *key,
                               const json_t *json)
 {
-    const struct alibi_option_group *group = NULL;
-    const struct alibi_option *o = alibi_options_find(groups, count, key, &group);
-    char spelled[OPTION_KEY_MAX] = "";
+    const struct alibi_option *o;
+    void *values;
     union value value;
 
-    if (o != NULL)
-        option_key(spelled, o->name);
-    if (o == NULL || strcmp(key, spelled) != 0)
-        return fail_unknown(groups, count, "key", "", key);
+    TRY_RETURN(find_key(&o, &values, groups, count, key));
     TRY_RETURN(value_from_json(&value, o, json));
-    store(&value, o, group->values);
+    store(&value, o, values);
     return ALIBI_OK;
 }
 
