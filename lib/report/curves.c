@@ -39,6 +39,31 @@ static void add_point(struct curves *c, int method, double x, double y, double e
     c->high[method][i] = y * exp(error);
 }
 
+/* With the range of the seeds, unless there is only one: then low is high. */
+static void add_range(struct curves *c, int method, double x, double y, double low, double high)
+{
+    int i = c->series[method].count;
+
+    add_point(c, method, x, y, NAN);
+    if (low < high) {
+        c->low[method][i] = low;
+        c->high[method][i] = high;
+    }
+}
+
+/* The middle of a bin of positions on a logarithmic axis, in tokens of context. */
+static double middle_of(int64_t first, int64_t last)
+{
+    return sqrt((double)(first + 1) * (double)(last + 1));
+}
+
+/* The length up to which a context is near. */
+static void mark_near(struct curves *c, int64_t near)
+{
+    c->chart.mark_x = near > 0 ? (double)near : NAN;
+    snprintf(c->mark_label, sizeof c->mark_label, "L = %lld", (long long)near);
+}
+
 /* A curve that is no model's, such as the best that is possible; its index. */
 static int add_reference(struct curves *c, const char *name)
 {
@@ -136,11 +161,8 @@ static void add_positions(struct curves *c, int series, const struct view *v, in
 
     for (int b = 0; b < e.bins && b < ALIBI_POSITION_BINS; b++) {
         const struct alibi_position_loss *bin = &e.by_position[b];
-        /* The middle of the bin on a logarithmic axis, in tokens of context. */
-        double middle = sqrt((double)(bin->first + 1) * (double)(bin->last + 1));
         double low = INFINITY, high = -INFINITY;
 
-        add_point(c, series, middle, bin->tokens > 0 ? bin->nll : NAN, NAN);
         for (int k = 0; k < v->result->method[method].seeds; k++) {
             const struct alibi_eval_result *seed = view_seed(v, method, k, length);
 
@@ -149,10 +171,8 @@ static void add_positions(struct curves *c, int series, const struct view *v, in
             low = fmin(low, seed->by_position[b].nll);
             high = fmax(high, seed->by_position[b].nll);
         }
-        if (low < high) {
-            c->low[series][b] = low;
-            c->high[series][b] = high;
-        }
+        add_range(c, series, middle_of(bin->first, bin->last), bin->tokens > 0 ? bin->nll : NAN,
+                  low, high);
     }
 }
 
@@ -274,7 +294,7 @@ static void add_bin(struct curves *c, struct range *r, int method, const struct 
                     bool validation, int bin)
 {
     double steps = 0, sum = 0, low = INFINITY, high = -INFINITY;
-    int seeds = 0, i = c->series[method].count;
+    int seeds = 0;
 
     for (int k = 0; k < t->logs; k++) {
         const struct report_bins *b = validation ? &t->log[k].valid : &t->log[k].train;
@@ -290,13 +310,9 @@ static void add_bin(struct curves *c, struct range *r, int method, const struct 
     }
     if (seeds == 0)
         return;
-    add_point(c, method, steps / seeds, sum / seeds, NAN);
+    add_range(c, method, steps / seeds, sum / seeds, low, high);
     extend(r, low);
     extend(r, high);
-    if (seeds > 1) {
-        c->low[method][i] = low;
-        c->high[method][i] = high;
-    }
 }
 
 alibi_status curves_by_step(struct curves **out, const struct view *v,
@@ -339,8 +355,7 @@ static void finish_targets(struct curves *c, const struct report_targets *t)
     c->one_scale = true;
     c->chart.show = show_nats;
     c->chart.x_label = "tokens of context, log scale";
-    c->chart.mark_x = t->near > 0 ? (double)t->near : NAN;
-    snprintf(c->mark_label, sizeof c->mark_label, "L = %lld", (long long)t->near);
+    mark_near(c, t->near);
 }
 
 /* A model that breaks may lose a hundred times what others gain. So the scale is that of losses up
@@ -377,14 +392,11 @@ alibi_status curves_of_targets(struct curves **out, const struct view *v,
         const struct report_targets_model *x = &t->model[m];
 
         for (int i = 0; i < t->contexts; i++) {
-            bool any = x->kind[kind].tokens > 0;
+            const struct alibi_target_context *at = &x->kind[kind].at[i];
 
-            add_point(c, x->method, (double)x->kind[kind].at[i].context,
-                      any ? x->kind[kind].at[i].nll.value : NAN, NAN);
-            if (any && x->low[kind][i] < x->high[kind][i]) {
-                c->low[x->method][i] = x->low[kind][i];
-                c->high[x->method][i] = x->high[kind][i];
-            }
+            if (x->kind[kind].tokens > 0)
+                add_range(c, x->method, (double)at->context, at->nll.value, x->low[kind][i],
+                          x->high[kind][i]);
         }
     }
     scale_losses(c, t, kind);
@@ -456,12 +468,6 @@ static bool knows_chain(const struct report_task *t, const struct report_task_mo
     return m->bins > 0 && m->at[t->lengths->count - 1].unlearned == 0;
 }
 
-/* The middle of a bin on a logarithmic axis, in tokens of context. */
-static double middle_of(const struct report_position *p)
-{
-    return sqrt((double)(p->first + 1) * (double)(p->last + 1));
-}
-
 alibi_status curves_of_chain(struct curves **out, const struct view *v, const struct report_task *t,
                              bool above)
 {
@@ -476,12 +482,9 @@ alibi_status curves_of_chain(struct curves **out, const struct view *v, const st
         for (int b = 0; knows_chain(t, x) && b < x->bins; b++) {
             const struct report_position *p = &x->position[b];
 
-            add_point(c, x->method, middle_of(p), above ? p->nll - p->bayes : p->nll, NAN);
+            add_range(c, x->method, middle_of(p->first, p->last),
+                      above ? p->nll - p->bayes : p->nll, above ? p->low : NAN, p->high);
             extend(&r, p->nll);
-            if (above && p->low < p->high) {
-                c->low[x->method][b] = p->low;
-                c->high[x->method][b] = p->high;
-            }
         }
         if (knows_chain(t, x) && (longest == NULL || x->length > longest->length))
             longest = x;
@@ -490,8 +493,10 @@ alibi_status curves_of_chain(struct curves **out, const struct view *v, const st
         int bayes = add_reference(c, "Bayes");
 
         for (int b = 0; b < longest->bins; b++) {
-            add_point(c, bayes, middle_of(&longest->position[b]), longest->position[b].bayes, NAN);
-            extend(&r, longest->position[b].bayes);
+            const struct report_position *p = &longest->position[b];
+
+            add_point(c, bayes, middle_of(p->first, p->last), p->bayes, NAN);
+            extend(&r, p->bayes);
         }
     }
     if (!above)
@@ -500,8 +505,7 @@ alibi_status curves_of_chain(struct curves **out, const struct view *v, const st
     c->chart.zero = above;
     c->chart.y_limit = 0;
     c->chart.show = show_nats;
-    c->chart.mark_x = t->near > 0 ? (double)t->near : NAN;
-    snprintf(c->mark_label, sizeof c->mark_label, "L = %lld", (long long)t->near);
+    mark_near(c, t->near);
     label_positions(c);
     c->one_scale = true;
     snprintf(c->title, sizeof c->title, "%s",

@@ -236,9 +236,8 @@ static alibi_status append_costs(struct text *out, const struct view *v,
         struct shown cells[4];
 
         cost_cells(cells, &x->cost[i]);
-        text_append(out, "<tr><th scope=\"row\">");
-        html_name(out, v, x->cost[i].method);
-        text_append(out, "</th><td>%lld</td>", (long long)x->cost[i].length);
+        html_begin_row(out, v, x->cost[i].method, false);
+        text_append(out, "<td>%lld</td>", (long long)x->cost[i].length);
         for (int k = 0; k < 4; k++)
             text_append(out, "<td>%s</td>", cells[k].text);
         text_append(out, "</tr>\n");

@@ -29,10 +29,9 @@ static void append_targets_table(struct text *out, const struct view *v,
         for (int i = 0; i < t->contexts; i++) {
             const struct alibi_target_context *at = &t->model[m].kind[ALIBI_ALL_TARGETS].at[i];
 
-            text_append(out, "<tr%s><th scope=\"row\">", i == 0 ? " class=\"group\"" : "");
-            html_name(out, v, t->model[m].method);
-            text_append(out, "</th><td%s>%lld</td>",
-                        at->context == t->near ? " class=\"trained\"" : "", (long long)at->context);
+            html_begin_row(out, v, t->model[m].method, i == 0);
+            text_append(out, "<td%s>%lld</td>", at->context == t->near ? " class=\"trained\"" : "",
+                        (long long)at->context);
             append_estimate(out, at->nll);
             append_estimate(out, at->gain);
             append_estimate(out, at->swapped);
@@ -113,9 +112,8 @@ static void append_attention_table(struct text *out, const struct view *v,
 
         if (a->model[m].seeds == 0)
             continue;
-        text_append(out, "<tr><th scope=\"row\">");
-        html_name(out, v, a->model[m].method);
-        text_append(out, "</th><td>%s</td><td>%s</td><td>%s</td></tr>\n",
+        html_begin_row(out, v, a->model[m].method, false);
+        text_append(out, "<td>%s</td><td>%s</td><td>%s</td></tr>\n",
                     show_real(mean.distance, 1).text, show_share(mean.beyond).text,
                     show_real(mean.entropy, 2).text);
     }

@@ -30,9 +30,9 @@ static const char *trained_class(const struct view *v, int64_t length)
     return length == v->train_length ? " class=\"trained\"" : "";
 }
 
-static void append_row_name(struct text *out, const struct view *v, int method)
+void html_begin_row(struct text *out, const struct view *v, int method, bool group)
 {
-    text_append(out, "<tr><th scope=\"row\">");
+    text_append(out, "<tr%s><th scope=\"row\">", group ? " class=\"group\"" : "");
     html_name(out, v, method);
     text_append(out, "</th>");
 }
@@ -77,7 +77,7 @@ void html_perplexity_table(struct text *out, const struct view *v)
     for (int m = 0; m < v->methods; m++) {
         if (v->sparse && v->result->method[m].seeds == 0)
             continue;
-        append_row_name(out, v, m);
+        html_begin_row(out, v, m, false);
         for (int i = 0; i < v->lengths; i++)
             append_ppl(out, v, m, v->length[i]);
         text_append(out, "</tr>\n");
@@ -106,7 +106,7 @@ void html_stream_table(struct text *out, const struct view *stream)
     for (int m = 0; m < stream->methods; m++) {
         struct alibi_eval_result e = view_mean(stream, m, stream->length[0]);
 
-        append_row_name(out, stream, m);
+        html_begin_row(out, stream, m, false);
         append_ppl(out, stream, m, stream->length[0]);
         append_ppl(out, &passage, m, stream->train_length);
         text_append(out, "<td>%s</td></tr>\n", show_share(e.tokens > 0 ? e.tiles_used : NAN).text);
@@ -140,9 +140,8 @@ static void append_method_rows(struct text *out, const struct view *v, int metho
     for (int i = 0; i < v->lengths; i++) {
         struct alibi_eval_result e = view_mean(v, method, v->length[i]);
 
-        text_append(out, "<tr%s><th scope=\"row\">", i == 0 ? " class=\"group\"" : "");
-        html_name(out, v, method);
-        text_append(out, "</th><td%s>%lld</td>", trained_class(v, v->length[i]),
+        html_begin_row(out, v, method, i == 0);
+        text_append(out, "<td%s>%lld</td>", trained_class(v, v->length[i]),
                     (long long)v->length[i]);
         if (e.tokens > 0)
             append_measures(out, &e, view_ppl(&sliding, method, v->length[i]));
@@ -190,7 +189,7 @@ void html_cost_table(struct text *out, const struct view *v)
     for (int m = 0; m < v->methods; m++) {
         struct cost c = view_cost(v, m);
 
-        append_row_name(out, v, m);
+        html_begin_row(out, v, m, false);
         text_append(out, "<td>%s</td><td>%s</td></tr>\n", show_count(c.parameters).text,
                     show_bytes(c.peak_bytes).text);
     }

@@ -41,9 +41,7 @@ static void append_scores(struct text *out, const struct view *v, const struct r
         t->chain ? "" : show_real(t->chance, 3).text);
     append_head(out, t, "model");
     for (int m = 0; m < t->models; m++) {
-        text_append(out, "<tr><th scope=\"row\">");
-        html_name(out, v, t->model[m].method);
-        text_append(out, "</th>");
+        html_begin_row(out, v, t->model[m].method, false);
         for (int i = 0; i < t->lengths->count; i++) {
             const struct report_score *s = &t->model[m].at[i];
 
@@ -101,9 +99,7 @@ static void append_losses(struct text *out, const struct view *v, const struct r
                      "possible.</span></div></caption>\n");
     append_head(out, t, "model");
     for (int m = 0; m < t->models; m++) {
-        text_append(out, "<tr><th scope=\"row\">");
-        html_name(out, v, t->model[m].method);
-        text_append(out, "</th>");
+        html_begin_row(out, v, t->model[m].method, false);
         for (int i = 0; i < t->lengths->count; i++) {
             const struct report_score *s = &t->model[m].at[i];
 

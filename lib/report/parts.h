@@ -457,6 +457,8 @@ alibi_status html_task(struct text *out, const struct view *v, const struct repo
 
 void html_swatch(struct text *out, const struct view *v, int method); /* its marker */
 void html_name(struct text *out, const struct view *v, int method);   /* after its marker */
+/* A row of a table up to the name of its method; group: it is the first of several. */
+void html_begin_row(struct text *out, const struct view *v, int method, bool group);
 void html_perplexity_table(struct text *out, const struct view *v);
 void html_stream_table(struct text *out, const struct view *v);
 void html_full_table(struct text *out, const struct view *v);

@@ -31,9 +31,8 @@ static void append_run(struct text *out, const struct view *v, int m, const stru
     double tokens = (double)t->train_length * (double)t->batch * (double)t->accumulate;
     bool valid = l != NULL && l->validations > 0;
 
-    text_append(out, "<tr><th scope=\"row\">");
-    html_name(out, v, m);
-    text_append(out, "</th><td>%lld</td><td>%lld</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td>",
+    html_begin_row(out, v, m, false);
+    text_append(out, "<td>%lld</td><td>%lld</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td>",
                 (long long)step, (long long)t->steps, show_count(tokens * (double)step).text,
                 show_real(last_loss(l), 4).text, show_real(valid ? l->last_valid : NAN, 4).text,
                 show_real(valid ? l->best_valid : NAN, 4).text);

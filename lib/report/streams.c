@@ -80,9 +80,7 @@ static void append_table(struct text *out, const struct view *v, const struct re
             if (s->model[m].at[i].seeds == 0)
                 continue;
             set_cells(cells, &s->model[m].at[i], s->lengths->at[i]);
-            text_append(out, "<tr%s><th scope=\"row\">", rows++ == 0 ? " class=\"group\"" : "");
-            html_name(out, v, s->model[m].method);
-            text_append(out, "</th>");
+            html_begin_row(out, v, s->model[m].method, rows++ == 0);
             for (int k = 0; k < CELLS; k++)
                 text_append(out, "<td>%s</td>", escape(cells[k].text).text);
             text_append(out, "</tr>\n");

@@ -245,9 +245,7 @@ alibi_status verdict_html(struct text *out, const struct view *v, const struct r
     }
     text_append(out, "</tr></thead>\n<tbody>\n");
     for (int m = 0; m < t->models; m++) {
-        text_append(out, "<tr><th scope=\"row\">");
-        html_name(out, v, t->model[m].method);
-        text_append(out, "</th>");
+        html_begin_row(out, v, t->model[m].method, false);
         append_verdict(out, &t->model[m]);
         for (int c = LOSS; c < table.columns; c++) {
             text_append(out, "<td>");
