@@ -72,7 +72,7 @@ packages:
 	@scripts/packages.sh
 
 format:
-	@git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format -i
+	@git ls-files -co --exclude-standard '*.c' '*.cpp' '*.h' '*.cu' '*.cuh' | xargs clang-format -i
 
 check-format:
 	@scripts/check_layout.sh format

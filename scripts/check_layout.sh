@@ -38,14 +38,15 @@ check_format() {
         echo "skipped: no clang-format 14"
         return
     fi
-    files '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format --dry-run --Werror 2>&1 | complain format
+    files '*.c' '*.cpp' '*.h' '*.cu' '*.cuh' | xargs clang-format --dry-run --Werror 2>&1 |
+        complain format
 }
 
 # UTF-8 continuation bytes take no column; mawk and the C locale see bytes. Three things may be
 # longer: a line of C with a string, which clang-format does not break; a line of a script with a
 # quoted text of 60 columns or more; and one word that cannot be broken, such as an address.
 check_columns() {
-    files '*.c' '*.h' '*.cu' '*.cuh' | LC_ALL=C xargs awk -v columns=$columns '
+    files '*.c' '*.cpp' '*.h' '*.cu' '*.cuh' | LC_ALL=C xargs awk -v columns=$columns '
         { line = $0; gsub(/[\200-\277]/, "", line) }
         length(line) > columns && !/"/ { print FILENAME ":" FNR ": " length(line) " columns" }
     ' | complain columns
@@ -143,7 +144,7 @@ check_links() {
 }
 
 check_words() {
-    files '*.md' '*.c' '*.h' '*.cu' '*.cuh' |
+    files '*.md' '*.c' '*.cpp' '*.h' '*.cu' '*.cuh' |
         xargs grep -HnoiwE 'anew|whoever|a tokenizing|goes on|left out|lent' | complain words
 }
 

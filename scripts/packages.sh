@@ -36,6 +36,7 @@ case ${1-} in
     ;;
 test)
     need libcmocka-dev library cmocka
+    need g++ has g++
     need "libopenmpi-dev openmpi-bin" has mpicc
     need clang-format has clang-format
     need git has git

@@ -14,14 +14,14 @@ static inline const char *type_name(enum dtype type)
     return type == DTYPE_BF16 ? "bf16" : "f32";
 }
 
-/* NULL: there is none, which is no failure. */
+/* NULL: there is none, which is no failure unless ALIBI_GPU is in the environment. */
 static inline alibi_device *open_gpu(void)
 {
     const struct alibi_compute compute = { ALIBI_DEVICE_CUDA, ALIBI_FP32, 0 };
     alibi_device *device = NULL;
     alibi_status status = alibi_device_open(&device, &compute, NULL);
 
-    if (status != ALIBI_DEVICE)
+    if (status != ALIBI_DEVICE || getenv("ALIBI_GPU"))
         assert_ok(status);
     return device;
 }

@@ -13,10 +13,18 @@
 #include "ops/solve.h"
 
 /* Attention has more cases than all other operations together. Each of its options takes a third of
- * the shapes; with ALIBI_EVERY_CASE in the environment all of them. */
+ * the shapes; with ALIBI_EVERY_CASE in the environment all of them, with ALIBI_FEW_CASES, for a
+ * device that is slow, an eighth. */
+static bool few_cases(void)
+{
+    return getenv("ALIBI_FEW_CASES") != NULL;
+}
+
 static bool is_left_out(const struct operation *o, int shape, int option)
 {
-    return o->options > 10 && shape % 3 != option % 3 && getenv("ALIBI_EVERY_CASE") == NULL;
+    int each = few_cases() ? 8 : 3;
+
+    return o->options > 10 && shape % each != option % each && getenv("ALIBI_EVERY_CASE") == NULL;
 }
 
 /* Runs `check` for every case of every operation and direction in that type; false if one failed.
@@ -364,7 +372,8 @@ static void the_gpu_equals_the_reference(void **state)
         skip_because("no GPU");
     remote = &device->device;
     for (int n = 0; n < 4; n++)
-        good = for_every_case(types[n / 2], n % 2 ? 0 : CASE_GAP, check_remote) && good;
+        if (!few_cases() || n % 3 != 0) /* fp32 aligned, bf16 not */
+            good = for_every_case(types[n / 2], n % 2 ? 0 : CASE_GAP, check_remote) && good;
     alibi_device_free(device);
     assert_true(good);
 }
@@ -390,5 +399,6 @@ int main(void)
         cmocka_unit_test(the_gpu_equals_the_reference),
     };
 
+    choose_tests();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

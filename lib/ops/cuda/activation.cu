@@ -18,14 +18,6 @@ template <class T> __device__ __forceinline__ float exponential(float x)
     return sizeof(T) == 2 ? __expf(x) : expf(x);
 }
 
-__device__ __forceinline__ float fast_reciprocal(float x)
-{
-    float y;
-
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 // s = sigmoid(x) and s (1 - s).
 struct sigmoid {
     float value, slope;

@@ -140,7 +140,7 @@ __device__ __forceinline__ void write_output(float *to, const decode_params<T> &
 template <class T, bool PACKS>
 __global__ void __launch_bounds__(THREADS) split_kernel(const __grid_constant__ decode_params<T> p)
 {
-    extern __shared__ float query[]; // [D]
+    float *query = dynamic_shared<float>(); // [D]
     __shared__ float weights[PART_KEYS];
     decode_row w(p);
 

@@ -105,10 +105,9 @@ __device__ __forceinline__ void store_row(T *to, const float *sums, float factor
 // The number of this warp's row; its sums are in shared memory.
 __device__ __forceinline__ int64_t warp_row(float **sums, int per_warp)
 {
-    extern __shared__ float shared_sums[];
     int warp = threadIdx.x / 32;
 
-    *sums = shared_sums + warp * per_warp;
+    *sums = dynamic_shared<float>() + warp * per_warp;
     return (int64_t)blockIdx.x * WARPS + warp;
 }
 

@@ -127,7 +127,7 @@ template <class T, int N> __device__ __forceinline__ void zeros(T *to, int V)
 template <class T, int N, bool KEEP>
 __global__ void __launch_bounds__(THREADS, 2) cross_entropy_kernel(struct logit_rows<T> a)
 {
-    extern __shared__ __align__(16) unsigned char kept[];
+    T *kept = dynamic_shared<T>();
     const int64_t r = blockIdx.x, first = r * a.V;
     const int target = a.targets[r];
     const T *row = a.logits + first;
@@ -143,8 +143,8 @@ __global__ void __launch_bounds__(THREADS, 2) cross_entropy_kernel(struct logit_
 
     // Copy, maximum, sum, loss, gradient.
     if constexpr (KEEP) {
-        copy_row<T, N>(reinterpret_cast<T *>(kept), row, a.V);
-        row = reinterpret_cast<const T *>(kept);
+        copy_row<T, N>(kept, row, a.V);
+        row = kept;
     }
     const float max = largest<T, N>(row, a.n);
     const float sum = sum_of_exp<T, N>(row, a.n, max);

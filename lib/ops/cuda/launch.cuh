@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "ops/cuda/cuda.h"
+#include "ops/cuda/ptx.cuh"
 
 typedef __nv_bfloat16 bf16;
 
@@ -21,8 +22,7 @@ alibi_status launch(struct context *c, const char *what, void (*kernel)(Paramete
         TRY_RETURN(cuda_check(
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
             what));
-    kernel<<<grid, block, shared, c->stream>>>(arguments...);
-    return cuda_check(cudaGetLastError(), what);
+    return cuda_check(start_kernel(kernel, grid, block, shared, c->stream, arguments...), what);
 }
 
 __host__ __device__ inline int64_t ceil_div(int64_t a, int64_t b)
@@ -244,15 +244,6 @@ template <class T, int N> __device__ __forceinline__ bits<T, N> bits_of(const fl
     for (int i = 0; i < N; i++)
         u.numbers.at[i] = from_float<T>(x[i]);
     return u.all;
-}
-
-// 2^x with a relative error of about 2^-22; subnormal results become 0. For results in bf16.
-__device__ __forceinline__ float power_of_two(float x)
-{
-    float y;
-
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
 }
 
 // Whether all of these can be accessed 16 bytes at a time; absent ones count as aligned.

@@ -339,10 +339,8 @@ template <class T, int R> struct strip {
 
     __device__ __forceinline__ uint4 *numbers(int k, int which) const
     {
-        extern __shared__ __align__(16) unsigned char kept[];
-
-        return reinterpret_cast<uint4 *>(kept) +
-               ((turn * R + k) * STRIP_ROWS + which) * blockDim.x + threadIdx.x;
+        return dynamic_shared<uint4>() + ((turn * R + k) * STRIP_ROWS + which) * blockDim.x +
+               threadIdx.x;
     }
 
     // Means of R rows, then their rstd.

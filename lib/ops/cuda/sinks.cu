@@ -118,10 +118,9 @@ __device__ __forceinline__ float mask_at(const sinks_params<T> &p, const query &
 // The row of this warp; its numbers are in shared memory.
 __device__ __forceinline__ int64_t warp_row(float **numbers, int per_warp)
 {
-    extern __shared__ float shared_numbers[];
     const int warp = threadIdx.x / 32;
 
-    *numbers = shared_numbers + warp * per_warp;
+    *numbers = dynamic_shared<float>() + warp * per_warp;
     return (int64_t)blockIdx.x * WARPS + warp;
 }
 

@@ -1,0 +1,388 @@
+// block.cpp - the blocks of a grid, one after another, with their threads as fibers
+//
+// A fiber is a stack. It runs the threads that it is given, one in each block, and returns to the
+// scheduler where a thread waits or ends. A waiting thread watches a counter; when another thread
+// has changed it, the thread may continue. If no thread of a block may continue, the block hangs:
+// that is reported, and like a real GPU the device is unusable from then on.
+#include "emulate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include <deque>
+#include <mutex>
+#include <vector>
+
+#if defined __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+namespace
+{
+
+enum {
+    WARP = 32,
+    THREADS_MAX = 1024,
+    STACK_BYTES = 256 << 10,
+    BARRIERS = 16,
+    MEETINGS = 16,          // different masks in a kernel
+    SHARED_MAX = 163 << 10, // as on an A100
+};
+
+// ---- stacks
+
+struct stack {
+    void *top; // where it was left, and its registers are
+    char *bottom;
+};
+
+#if defined __x86_64__
+// Saves the registers that a call preserves on this stack, and continues on another one.
+extern "C" void switch_stacks(void **from, void *to);
+asm(".text\n"
+    ".type switch_stacks, @function\n"
+    "switch_stacks:\n"
+    "push %rbp\n push %rbx\n push %r12\n push %r13\n push %r14\n push %r15\n"
+    "mov %rsp, (%rdi)\n"
+    "mov %rsi, %rsp\n"
+    "pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbx\n pop %rbp\n"
+    "ret\n"
+    ".size switch_stacks, . - switch_stacks\n");
+
+// Stacks that began at the same place of a page would take each other's lines of the cache.
+void prepare(struct stack *s, int number, void (*entry)())
+{
+    const int registers = 6;
+    char *first = s->bottom + STACK_BYTES - number * 448 % 16384;
+    void **top = (void **)first - 2; // entry finds the alignment of a call
+
+    *top = (void *)entry;
+    s->top = top - registers;
+    memset(s->top, 0, registers * sizeof *top);
+}
+#else
+#error "the emulated GPU needs the switch of stacks of this processor; see CMakeLists.txt"
+#endif
+
+// Continues on `to`. The address sanitizer must know on which stack the program is.
+void continue_on(struct stack *from, struct stack *to)
+{
+#if defined __SANITIZE_ADDRESS__
+    void *fake = NULL;
+
+    __sanitizer_start_switch_fiber(&fake, to->bottom, STACK_BYTES);
+    switch_stacks(&from->top, to->top);
+    __sanitizer_finish_switch_fiber(fake, NULL, NULL);
+#else
+    switch_stacks(&from->top, to->top);
+#endif
+}
+
+// ---- threads, warps and the block that runs
+
+struct copy {
+    void *to;
+    const void *from;
+    size_t bytes, given;
+};
+
+struct thread {
+    struct stack stack;
+    uint3 index;
+    bool ended;
+    const unsigned *watched; // NULL: may run
+    unsigned seen;           // the thread waits while *watched has this value
+    std::vector<copy> copies;
+    std::deque<std::vector<copy>> groups; // committed
+};
+
+// Lanes of a mask that meet. Two rows of offers: a lane may come to the next meeting while another
+// still reads the last one.
+struct meeting {
+    unsigned mask, arrived, count;
+    emulate::offer offers[2][WARP];
+};
+
+struct warp {
+    unsigned alive; // lanes
+    int meetings;   // so many masks so far
+    struct meeting meeting[MEETINGS];
+};
+
+struct barrier {
+    unsigned count; // how often it has opened
+    int arrived, truths[2];
+};
+
+struct thread threads[THREADS_MAX], *current;
+struct warp warps[THREADS_MAX / WARP];
+struct barrier barriers[BARRIERS]; // the first one is __syncthreads()
+struct stack scheduler;
+int alive, block_threads;
+const char *broken; // why the device is unusable
+char *shared_memory;
+size_t shared_bytes;
+void (*kernel_call)(void *);
+void *kernel_arguments;
+
+int number_of(const struct thread *t)
+{
+    return (int)(t - threads);
+}
+
+struct warp &own_warp()
+{
+    return warps[number_of(current) / WARP];
+}
+
+void wait_for(const unsigned *count)
+{
+    current->watched = count;
+    current->seen = *count;
+    continue_on(&current->stack, &scheduler);
+    current->watched = NULL;
+}
+
+void open(struct barrier *b)
+{
+    b->count++;
+    b->arrived = 0;
+    b->truths[b->count & 1] = 0;
+}
+
+bool close_if_all_came(struct meeting *m, unsigned alive_lanes)
+{
+    if (m->arrived == 0 || (m->mask & alive_lanes & ~m->arrived) != 0)
+        return false;
+    m->arrived = 0;
+    m->count++;
+    return true;
+}
+
+// Nobody waits for a thread that has ended.
+void end_thread()
+{
+    struct warp &w = own_warp();
+
+    current->ended = true;
+    current->copies.clear();
+    current->groups.clear();
+    alive--;
+    w.alive &= ~(1u << emulate::lane());
+    for (int i = 0; i < w.meetings; i++)
+        close_if_all_came(&w.meeting[i], w.alive);
+    if (barriers[0].arrived > 0 && barriers[0].arrived == alive)
+        open(&barriers[0]);
+}
+
+// The life of a fiber: a thread in each block.
+void run_threads()
+{
+#if defined __SANITIZE_ADDRESS__
+    __sanitizer_finish_switch_fiber(NULL, NULL, NULL);
+#endif
+    for (;;) {
+        kernel_call(kernel_arguments);
+        end_thread();
+        continue_on(&current->stack, &scheduler);
+    }
+}
+
+void begin_block(uint3 index)
+{
+    blockIdx = index;
+    alive = block_threads;
+    memset(shared_memory, 0xff, shared_bytes);
+    memset(barriers, 0, sizeof barriers);
+    for (int w = 0; w * WARP < block_threads; w++) {
+        const int lanes = block_threads - w * WARP < WARP ? block_threads - w * WARP : (int)WARP;
+        warps[w].alive = lanes == WARP ? ~0u : (1u << lanes) - 1;
+        warps[w].meetings = 0;
+    }
+    for (int i = 0; i < block_threads; i++) {
+        const unsigned n = (unsigned)i;
+        struct thread *t = &threads[i];
+        t->index = { n % blockDim.x, n / blockDim.x % blockDim.y, n / blockDim.x / blockDim.y };
+        t->ended = false;
+        t->watched = NULL;
+        if (!t->stack.bottom) {
+            t->stack.bottom = (char *)mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
+                                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            prepare(&t->stack, i, run_threads);
+        }
+    }
+}
+
+// Runs the threads of a warp that may run, each until it waits; false: there were none.
+bool run_warp(int warp, bool descending)
+{
+    bool moved = false;
+
+    for (int i = 0; i < WARP && !broken; i++) {
+        const int n = warp * WARP + (descending ? WARP - 1 - i : i);
+        struct thread *t = &threads[n];
+        if (n >= block_threads || t->ended || (t->watched && *t->watched == t->seen))
+            continue;
+        current = t;
+        threadIdx = t->index;
+        continue_on(&scheduler, &t->stack);
+        moved = true;
+    }
+    return moved;
+}
+
+// Threads in ascending or descending order, a warp as long as it can, until all have ended.
+void run_block(uint3 index, bool descending)
+{
+    const int count = (block_threads + WARP - 1) / WARP;
+
+    begin_block(index);
+    while (alive > 0 && !broken) {
+        bool moved = false;
+        for (int i = 0; i < count; i++)
+            while (run_warp(descending ? count - 1 - i : i, descending))
+                moved = true;
+        if (!moved && !broken)
+            broken = "threads of a block wait for each other at different barriers";
+    }
+}
+
+// Ends the work of the thread, and of the device.
+void break_device(const char *why)
+{
+    broken = why;
+    continue_on(&current->stack, &scheduler);
+}
+
+} // namespace
+
+namespace emulate
+{
+
+unsigned lane()
+{
+    return (unsigned)(number_of(current) % WARP);
+}
+
+const offer *meet(unsigned mask, const offer &mine)
+{
+    struct warp &w = own_warp();
+    struct meeting *m = w.meeting;
+
+    if (!(mask >> lane() & 1))
+        break_device("a lane is not in the mask of its own operation");
+    while (m < w.meeting + w.meetings && m->mask != mask)
+        m++;
+    if (m == w.meeting + w.meetings) {
+        if (++w.meetings > MEETINGS)
+            break_device("a kernel has more masks than the emulation has room for");
+        m->mask = mask;
+        m->arrived = m->count = 0;
+    }
+    offer *offers = m->offers[m->count & 1];
+    offers[lane()] = mine;
+    m->arrived |= 1u << lane();
+    if (!close_if_all_came(m, w.alive))
+        wait_for(&m->count);
+    return offers;
+}
+
+int meet_block(bool mine)
+{
+    struct barrier *b = &barriers[0];
+    const int *truths = &b->truths[b->count & 1];
+
+    b->truths[b->count & 1] += mine;
+    if (++b->arrived == alive)
+        open(b);
+    else
+        wait_for(&b->count);
+    return *truths;
+}
+
+void meet_at(int id, int count, bool waits)
+{
+    struct barrier *b = &barriers[id];
+
+    if (++b->arrived == count)
+        open(b);
+    else if (waits)
+        wait_for(&b->count);
+}
+
+char *dynamic_shared()
+{
+    return shared_memory;
+}
+
+uint32_t shared_offset(const void *at)
+{
+    return (uint32_t)((const char *)at - shared_memory);
+}
+
+char *shared_at(uint32_t offset, size_t bytes)
+{
+    if (offset + bytes > shared_bytes)
+        break_device("an address is outside of shared memory");
+    return shared_memory + offset;
+}
+
+void copy_later(void *to, const void *from, size_t bytes, size_t given)
+{
+    current->copies.push_back({ to, from, bytes, given });
+}
+
+void commit_copies()
+{
+    current->groups.push_back(std::move(current->copies));
+    current->copies.clear();
+}
+
+void wait_for_copies(int pending)
+{
+    for (; (int)current->groups.size() > pending; current->groups.pop_front())
+        for (const struct copy &c : current->groups.front()) {
+            memcpy(c.to, c.from, c.given);
+            memset((char *)c.to + c.given, 0, c.bytes - c.given);
+        }
+}
+
+cudaError_t run_grid(dim3 grid, dim3 block, size_t shared, void (*call)(void *), void *arguments)
+{
+    static std::mutex one_at_a_time;
+    std::lock_guard<std::mutex> lock(one_at_a_time);
+    const uint64_t size = (uint64_t)block.x * block.y * block.z;
+    unsigned count = 0;
+
+    if (broken)
+        return cudaErrorLaunchFailure;
+    if (size == 0 || size > THREADS_MAX || shared > SHARED_MAX || grid.x == 0 || grid.y == 0 ||
+        grid.z == 0 || grid.y > 65535 || grid.z > 65535)
+        return cudaErrorInvalidConfiguration;
+    // In memory of its own, so that the address sanitizer sees its end.
+    if (posix_memalign((void **)&shared_memory, 1024, shared > 0 ? shared : 1) != 0)
+        return cudaErrorMemoryAllocation;
+    shared_bytes = shared;
+    block_threads = (int)size;
+    gridDim = grid;
+    blockDim = block;
+    kernel_call = call;
+    kernel_arguments = arguments;
+    for (unsigned z = 0; z < grid.z; z++)
+        for (unsigned y = 0; y < grid.y; y++)
+            for (unsigned x = 0; x < grid.x && !broken; x++)
+                run_block({ x, y, z }, count++ % 2 == 1);
+    free(shared_memory);
+    return broken ? cudaErrorLaunchFailure : cudaSuccess;
+}
+
+const char *why_broken()
+{
+    return broken;
+}
+
+} // namespace emulate
