@@ -1,7 +1,8 @@
-/* test_comm.c - ranks: how flat buffers are divided, and what one process alone does;
- * tests/cli/test_cluster.sh tests several */
+/* test_comm.c - ranks: how flat buffers are divided and added, and what one process alone does;
+ * tests/cli/test_cluster.sh, test_ranks.sh and test_nccl.sh test several */
 #include "check.h"
-#include "comm/comm.h"
+#include "comm/ranks.h"
+#include "ops/bf16.h"
 
 static void blocks_cover_a_buffer_of_any_length(void **state)
 {
@@ -18,6 +19,91 @@ static void blocks_cover_a_buffer_of_any_length(void **state)
             next += block.count;
         }
         assert_int_equal(next, spans[i]);
+    }
+}
+
+static void shards_cover_a_buffer_of_any_length_once(void **state)
+{
+    static const int64_t spans[] = { 1, 63, 64, 65, 32768, 32769, 1000003 };
+    static const int sizes[] = { 1, 2, 3, 5, 64, 512 };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof spans / sizeof spans[0] * 6; i++) {
+        int64_t span = spans[i / 6], covered = 0;
+        alibi_comm c = { .wire = { .size = sizes[i % 6] } };
+
+        for (c.wire.rank = 0; c.wire.rank < c.wire.size; c.wire.rank++) {
+            int64_t shard = comm_shard(&c, span, span);
+            struct range r;
+
+            for (int64_t at = 0; at < shard; at += r.count) {
+                r = comm_stretch(&c, span, at);
+                assert_true(r.count > 0 && r.first >= 0 && r.first + r.count <= span);
+                assert_int_equal(comm_shard(&c, span, r.first), at);
+                assert_int_equal(comm_shard(&c, span, r.first + r.count), at + r.count);
+                if (c.wire.size > 1) /* a block that no other rank has */
+                    assert_int_equal(r.first / comm_block(span, 0).count % c.wire.size,
+                                     c.wire.rank);
+                covered += r.count;
+            }
+        }
+        assert_int_equal(covered, span);
+    }
+}
+
+/* ---- a channel, to the rank itself */
+
+static int begin_to_self(const struct rows *rows)
+{
+    memcpy(rows->receive, rows->send, (size_t)rows->send_counts[0] * sizeof(float));
+    return rows->send_counts[0] == rows->receive_counts[0] ? ALIBI_OK : ALIBI_IO;
+}
+
+static int wait_for_self(void)
+{
+    return ALIBI_OK;
+}
+
+/* Of `count` numbers those from `first` on are reduced. */
+static void reduce(enum dtype wire, int64_t count, int64_t first)
+{
+    alibi_comm c = { .wire = { .size = 1, .exchange = begin_to_self, .wait = wait_for_self } };
+    struct device dev = { .ops = ops_cpu() };
+    struct channel *ch = NULL;
+    float *numbers = malloc((size_t)count * sizeof *numbers);
+    float *sums = malloc((size_t)count * sizeof *sums);
+    int64_t some = count - first;
+
+    assert_true(numbers && sums);
+    for (int64_t i = 0; i < count; i++) {
+        numbers[i] = (float)(i % 1009) * 0.37f - 100.0f;
+        sums[i] = 1.5f;
+    }
+    assert_ok(channel_new(&ch, &c, &dev, wire, ALIBI_COMM_AUTO, NULL));
+    assert_ok(channel_reduce(ch, tensor_1(sums, DTYPE_F32, count), count,
+                             tensor_1(numbers + first, DTYPE_F32, some),
+                             (struct range){ first, some }));
+    memset(numbers, 0, (size_t)count * sizeof *numbers); /* they may change */
+    assert_ok(channel_settle(ch));
+    channel_free(ch);
+    for (int64_t i = 0; i < count; i++) {
+        float x = (float)(i % 1009) * 0.37f - 100.0f;
+        x = wire == DTYPE_BF16 ? bf16_to_float(bf16_from_float(x)) : x;
+        if (sums[i] != (i < first ? 1.5f : 1.5f + x))
+            fail_msg("number %lld is %g", (long long)i, (double)sums[i]);
+    }
+    free(numbers);
+    free(sums);
+}
+
+static void a_channel_adds_rounded_numbers_in_pieces(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        enum dtype wire = i == 0 ? DTYPE_F32 : DTYPE_BF16;
+        reduce(wire, 1, 0);
+        reduce(wire, 4099, 65);
+        reduce(wire, (2 << 22) + 3, 1); /* more than two rows of fp32, more than one of bf16 */
     }
 }
 
@@ -64,6 +150,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_cover_a_buffer_of_any_length),
+        cmocka_unit_test(shards_cover_a_buffer_of_any_length_once),
+        cmocka_unit_test(a_channel_adds_rounded_numbers_in_pieces),
         cmocka_unit_test(alone_there_is_one_rank_with_everything),
         cmocka_unit_test(a_process_without_a_launcher_connects_with_nobody),
     };
