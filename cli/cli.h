@@ -4,6 +4,7 @@
  *   options.c    argv and the recipe into values; help.c prints the same tables as help, manual.c
  *                as manual pages, completion.c as completions for shells
  *   groups.c     options that several commands have; subject.c a model and its test text
+ *   ranks.c      one process of several that mpirun has started
  *   terminal.c   progress, notes, signals; json.c results for programs; ids.c token ids as text
  *
  * A command is one cmd_<name>.c: a table of options, and a function that does the work with
@@ -40,9 +41,24 @@ struct cli_command {
     const char *name;
     alibi_status (*run)(int argc, char **argv);
     const char *summary;
+    bool divides; /* its work among the processes of mpirun or srun */
 };
 extern const struct cli_command cli_commands[]; /* ends with a name of NULL */
 extern const char cli_about_text[];             /* what the program does */
+
+/* ---- ranks (ranks.c) */
+
+/* Connects this process with the others of its launcher; without one it does nothing. From now on
+ * rank 0 alone prints: results, notes, and the failures that all agree on. */
+alibi_status cli_ranks_join(void);
+void cli_ranks_leave(alibi_status status); /* which the command ended with */
+int cli_ranks(void);                       /* how many there are */
+bool cli_is_first_rank(void);
+
+/* All ranks call it at the same point, before work that they divide: if one has failed, all get its
+ * failure. Divided work of the library agrees itself. */
+alibi_status cli_agree(alibi_status status);
+bool cli_others_know(void); /* that this rank failed: rank 0 says it */
 
 /* ---- a command line (options.c, help.c) */
 
@@ -129,8 +145,11 @@ void cli_table_default(struct cli_table *t, const char *name, const char *text);
 
 struct alibi_option_group cli_model_group(struct alibi_config *values);
 struct alibi_option_group cli_training_group(struct alibi_training *values);
-/* For alibi_device_open(). */
 struct alibi_option_group cli_device_group(struct alibi_compute *values);
+/* The device that those values ask for, which are a group of the line. Of several ranks each has
+ * the GPU of its number on its machine, unless --gpu names one. */
+alibi_status cli_open_device(alibi_device **out, const struct cli_line *line,
+                             const struct alibi_compute *values);
 
 /* The text that a model reads, and how it is read. */
 struct cli_text {
@@ -205,9 +224,8 @@ alibi_status cli_check_new_file(const char *path, const char *example);
 /* Progress and notes of the library go to stderr from now on; quiet: warnings only. */
 void cli_terminal_start(bool quiet);
 
-/* One of several processes that do the same: nothing is printed, errors neither. */
+/* One of several processes that do the same: neither progress nor notes. */
 void cli_terminal_mute(bool mute);
-bool cli_terminal_is_mute(void);
 
 /* Prints a note or a warning like one of the library. */
 void cli_say(enum alibi_log_level level, const char *format, ...)
@@ -225,6 +243,7 @@ void cli_print_report(char *report, const char *dir);
  * The skipping budget is 0 until it is set. */
 const struct alibi_call *cli_call(void);
 void cli_set_skip(double skip);
+void cli_set_comm(alibi_comm *comm);
 
 /* SIGINT and SIGTERM ask the library to save and stop. Another one, a second or more later, ends
  * the program at once, as if it were not caught. */

@@ -38,16 +38,19 @@ static alibi_status run(const struct cli_line *line, void *user)
     char *report = NULL;
     alibi_status status;
 
+    cli_catch_signals();
     if (line->given[POSITION])
-        return cli_fail(
+        status = cli_fail(
             ALIBI_USAGE,
             "option '--position' does not apply to a comparison; give --methods, one model each");
-    cli_catch_signals();
-    status = alibi_compare_check(&job->compare, &job->model, &job->training, job->out);
+    else
+        status = alibi_compare_check(&job->compare, &job->model, &job->training, job->out);
+    status = cli_agree(status);
     if (status == ALIBI_OK)
-        status = alibi_device_open(&device, &job->compute, cli_call());
+        status = cli_open_device(&device, line, &job->compute);
     if (status == ALIBI_OK)
         status = cli_open_corpus(&corpus, line->operands, line->operand_count, &job->text, NULL);
+    status = cli_agree(status);
     if (status == ALIBI_OK)
         status = alibi_compare_run(device, &job->compare, &job->model, &job->training, corpus,
                                    job->out, &result, cli_call());

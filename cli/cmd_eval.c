@@ -414,6 +414,7 @@ static alibi_status run(const struct cli_line *line, void *user)
         status = check_request(job, job->subject.model, &lengths);
     if (status == ALIBI_OK)
         status = cli_subject_open_text(&job->subject, line, BUILTIN_GROUP);
+    status = cli_agree(status);
     if (status == ALIBI_OK)
         status = evaluate_lengths(job, &lengths);
     cli_subject_close(&job->subject);

@@ -580,8 +580,9 @@ static alibi_status run(const struct cli_line *line, void *user)
     while (which < PROBES && strcmp(line->operands[0], probes[which].name) != 0)
         which++;
     if (which == PROBES)
-        return cli_fail(ALIBI_USAGE, "no probe '%s'; there are 'targets', 'attention' and 'tasks'",
-                        line->operands[0]);
+        return cli_agree(cli_fail(ALIBI_USAGE,
+                                  "no probe '%s'; there are 'targets', 'attention' and 'tasks'",
+                                  line->operands[0]));
     job->subject.any_text = which == TASKS; /* it is only what things are hidden in */
     status = refuse_unused(line, which);
     cli_set_skip(job->skip);
@@ -591,6 +592,7 @@ static alibi_status run(const struct cli_line *line, void *user)
         status = check(job, which);
     if (status == ALIBI_OK)
         status = cli_subject_open_text(&job->subject, line, BUILTIN_GROUP);
+    status = cli_agree(status);
     if (status == ALIBI_OK)
         status = probes[which].run(job);
     cli_subject_close(&job->subject);

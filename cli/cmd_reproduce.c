@@ -263,7 +263,7 @@ static void announce(const alibi_experiment *e, const struct cli_line *line, boo
 static alibi_status run(const struct cli_line *line, void *user)
 {
     struct job *job = user;
-    char path[CLI_PATH_BYTES], dir[CLI_PATH_BYTES], tier[ALIBI_NAME_MAX], name[ALIBI_NAME_MAX];
+    char path[CLI_PATH_BYTES] = "", dir[CLI_PATH_BYTES], tier[ALIBI_NAME_MAX], name[ALIBI_NAME_MAX];
     const char *only[ALIBI_LIST_MAX];
     struct alibi_device_info info;
     alibi_experiment *e = NULL;
@@ -272,15 +272,15 @@ static alibi_status run(const struct cli_line *line, void *user)
     alibi_status status;
 
     if (line->operand_count == 0)
-        return list_experiments();
-    if (job->time && !job->plan)
-        return cli_fail(ALIBI_USAGE, "--time needs --plan");
+        return cli_agree(list_experiments());
     cli_catch_signals();
-    status = cli_find_installed("experiments", "experiment", line->operands[0], path);
+    status = job->time && !job->plan ? cli_fail(ALIBI_USAGE, "--time needs --plan") : ALIBI_OK;
+    if (status == ALIBI_OK)
+        status = cli_find_installed("experiments", "experiment", line->operands[0], path);
     cli_name_recipe(path, name, sizeof name);
     snprintf(dir, sizeof dir, "%s%s", job->out ? "" : "runs/", job->out ? job->out : name);
     if (status == ALIBI_OK)
-        status = alibi_device_open(&device, &job->compute, cli_call());
+        status = cli_open_device(&device, line, &job->compute);
     if (status == ALIBI_OK) {
         alibi_device_get_info(device, &info);
         status = choose_tier(job, path, dir, info.gpu, tier);
@@ -293,6 +293,7 @@ static alibi_status run(const struct cli_line *line, void *user)
         only[i] = job->only.at[i];
     if (status == ALIBI_OK && job->only.count > 0)
         status = alibi_experiment_select(e, only, job->only.count);
+    status = cli_agree(status);
     if (status == ALIBI_OK)
         announce(e, line, job->plan && !job->json);
     if (status == ALIBI_OK && job->plan)

@@ -27,8 +27,6 @@ struct job {
     struct alibi_training training;
     struct alibi_compute compute;
     alibi_device *device;
-    alibi_comm *comm;
-    bool speaks;                             /* rank 0: for all */
     const struct alibi_option_group *groups; /* of the command */
 };
 
@@ -292,39 +290,6 @@ static bool is_given(const struct job *job, const struct cli_line *line, int gro
     return line->given[group] >> (option - g->options) & 1;
 }
 
-/* One process of several: rank 0 speaks for all, and each has a GPU of its own. */
-static alibi_status join_ranks(struct job *job, const struct cli_line *line)
-{
-    struct alibi_comm_info info;
-    alibi_status status = alibi_comm_open(&job->comm);
-
-    if (status != ALIBI_OK)
-        return status;
-    alibi_comm_get_info(job->comm, &info);
-    job->speaks = info.rank == 0;
-    cli_terminal_mute(!job->speaks);
-    if (info.size > 1 && !is_given(job, line, DEVICE, "gpu"))
-        job->compute.gpu = info.local_rank;
-    return ALIBI_OK;
-}
-
-/* Ranks end together: rank 0 has the message of the first that failed. */
-static alibi_status agree(const struct job *job, alibi_status status)
-{
-    return alibi_comm_agree(job->comm, status, cli_error());
-}
-
-/* A rank that failed alone says so itself. */
-static void leave_ranks(const struct job *job, alibi_status status)
-{
-    struct alibi_comm_info info;
-
-    alibi_comm_get_info(job->comm, &info);
-    if (status != ALIBI_OK && !info.agreed)
-        cli_terminal_mute(false);
-    alibi_comm_free(job->comm, status);
-}
-
 static alibi_status run(const struct cli_line *line, void *user)
 {
     struct job *job = user;
@@ -338,35 +303,30 @@ static alibi_status run(const struct cli_line *line, void *user)
         cli_note("--init is for a new run; '%s' continues from its own checkpoint", job->out);
     cli_catch_signals();
     if (job->mix && (line->operand_count > 0 || job->text.valid))
-        return cli_fail(ALIBI_USAGE, "--mix takes the place of FILE and --valid; give one or the "
-                                     "other");
-    status = job->mix ? read_mixture(job->mix, &job->mixture) : ALIBI_OK;
+        status = cli_fail(ALIBI_USAGE, "--mix takes the place of FILE and --valid; give one or the "
+                                       "other");
+    else
+        status = job->mix ? read_mixture(job->mix, &job->mixture) : ALIBI_OK;
+    if (status == ALIBI_OK && cli_is_first_rank()) /* others need not see the folder */
+        status = alibi_train_check(&job->model, &job->training, job->out, job->resume);
+    status = cli_agree(status);
     if (status == ALIBI_OK)
-        status = join_ranks(job, line);
-    call.comm = job->comm;
+        status = cli_agree(cli_open_device(&job->device, line, &job->compute));
     if (status == ALIBI_OK)
-        status = job->speaks ? alibi_train_check(&job->model, &job->training, job->out, job->resume)
-                             : ALIBI_OK;
-    if (job->comm)
-        status = agree(job, status);
-    if (status == ALIBI_OK)
-        status = agree(job, alibi_device_open(&job->device, &job->compute, cli_call()));
-    if (status == ALIBI_OK)
-        status = agree(job, open_text(job, line, &corpus));
+        status = cli_agree(open_text(job, line, &corpus));
     if (status == ALIBI_OK)
         status = alibi_train(job->device, &job->model, &job->training, corpus, job->out,
                              job->resume, &result, &call);
     alibi_corpus_free(corpus);
-    if (status == ALIBI_OK && job->speaks) {
+    if (status == ALIBI_OK) {
         cli_terminal_clear();
         (job->json ? print_json : print_result)(job, &result);
     }
     if (status == ALIBI_OK && result.diverged) /* at all ranks */
-        status = agree(job, cli_fail(ALIBI_NUMERIC,
-                                     "the training has diverged to a loss of %.4g; '%s' keeps it",
-                                     result.loss, job->out));
+        status = cli_agree(cli_fail(ALIBI_NUMERIC,
+                                    "the training has diverged to a loss of %.4g; '%s' keeps it",
+                                    result.loss, job->out));
     alibi_device_free(job->device);
-    leave_ranks(job, status);
     free(job->mixture.list);
     return status;
 }

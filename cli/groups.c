@@ -75,6 +75,30 @@ struct alibi_option_group cli_device_group(struct alibi_compute *values)
     return group;
 }
 
+static bool names_gpu(const struct cli_line *line, const struct alibi_compute *values)
+{
+    for (int g = 0; g < line->count; g++) {
+        const struct alibi_option_group *group = &line->groups[g];
+
+        if (group->values == values)
+            return line->given[g] >> (alibi_options_find(group, 1, "gpu", NULL) - group->options) &
+                   1;
+    }
+    return false;
+}
+
+alibi_status cli_open_device(alibi_device **out, const struct cli_line *line,
+                             const struct alibi_compute *values)
+{
+    struct alibi_compute compute = *values;
+    struct alibi_comm_info info;
+
+    alibi_comm_get_info(cli_call()->comm, &info);
+    if (info.size > 1 && !names_gpu(line, values))
+        compute.gpu = info.local_rank;
+    return alibi_device_open(out, &compute, cli_call());
+}
+
 /* ---- names in results */
 
 const char *cli_recompute_name(int recompute)

@@ -11,25 +11,29 @@ static alibi_status cmd_help(int argc, char **argv);
 
 const struct cli_command cli_commands[] = {
     { "compare", cmd_compare,
-      "train a model per position method, test each at growing lengths, write the report" },
-    { "reproduce", cmd_reproduce, "run an experiment of several models, and check its claims" },
-    { "train", cmd_train, "train one model, or resume its training" },
-    { "eval", cmd_eval, "measure a model's perplexity at any length" },
-    { "probe", cmd_probe, "measure what a model does with far context" },
-    { "fit", cmd_fit, "fit a temperature for long inputs to a model" },
-    { "report", cmd_report, "write the page of a comparison or of runs again, or as they go" },
-    { "generate", cmd_generate, "continue a text with a model" },
-    { "score", cmd_score, "show how likely a model finds each token of a text" },
-    { "import", cmd_import, "read a model of another program, such as a Hugging Face folder" },
-    { "export", cmd_export, "write a model without its training, for this program or another" },
-    { "tokenize", cmd_tokenize,
-      "learn a vocabulary from text, and convert text into token shards" },
-    { "inspect", cmd_inspect, "describe a checkpoint, a run or a file" },
-    { "text", cmd_text, "write the built-in text to a file" },
-    { "plan", cmd_plan, "show how much device memory training would take" },
-    { "bench", cmd_bench, "measure speed and memory on this machine" },
-    { "help", cmd_help, "explain a command and its options" },
-    { NULL, NULL, NULL },
+      "train a model per position method, test each at growing lengths, write the report", false },
+    { "reproduce", cmd_reproduce, "run an experiment of several models, and check its claims",
+      false },
+    { "train", cmd_train, "train one model, or resume its training", true },
+    { "eval", cmd_eval, "measure a model's perplexity at any length", false },
+    { "probe", cmd_probe, "measure what a model does with far context", false },
+    { "fit", cmd_fit, "fit a temperature for long inputs to a model", false },
+    { "report", cmd_report, "write the page of a comparison or of runs again, or as they go",
+      false },
+    { "generate", cmd_generate, "continue a text with a model", false },
+    { "score", cmd_score, "show how likely a model finds each token of a text", false },
+    { "import", cmd_import, "read a model of another program, such as a Hugging Face folder",
+      false },
+    { "export", cmd_export, "write a model without its training, for this program or another",
+      false },
+    { "tokenize", cmd_tokenize, "learn a vocabulary from text, and convert text into token shards",
+      false },
+    { "inspect", cmd_inspect, "describe a checkpoint, a run or a file", false },
+    { "text", cmd_text, "write the built-in text to a file", false },
+    { "plan", cmd_plan, "show how much device memory training would take", false },
+    { "bench", cmd_bench, "measure speed and memory on this machine", false },
+    { "help", cmd_help, "explain a command and its options", false },
+    { NULL, NULL, NULL, false },
 };
 
 enum { COMMANDS = CLI_COUNT(cli_commands) - 1 };
@@ -59,7 +63,7 @@ const char *cli_error(void)
 
 static void print_error(const char *command)
 {
-    if (cli_terminal_is_mute())
+    if (cli_others_know())
         return;
     cli_terminal_clear();
     fprintf(stderr, "alibi: %s%s%s\n", command ? command : "", command ? ": " : "", cli_error());
@@ -151,13 +155,13 @@ static alibi_status cmd_help(int argc, char **argv)
     const struct cli_command *command;
 
     if (argc > 0 && strcmp(argv[0], "--as") == 0)
-        return help_as(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : NULL);
+        return cli_agree(help_as(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : NULL));
     if (argc == 0 || strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "help") == 0) {
         print_overview(stdout);
         return ALIBI_OK;
     }
     command = find_command(argv[0]);
-    return command ? show_as(NULL, command) : no_such_command(argv[0]);
+    return command ? show_as(NULL, command) : cli_agree(no_such_command(argv[0]));
 }
 
 /* ---- the run */
@@ -194,17 +198,25 @@ static alibi_status run(const char *name, int argc, char **argv, const char **co
     const struct cli_command *command = find_command(name);
     alibi_status status = inject_fault();
 
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        command = find_command("help");
+    /* A single process needs no connection for what it does alone. */
+    if (status == ALIBI_OK && ((command && command->divides) || alibi_comm_launched() > 1))
+        status = cli_ranks_join();
     if (status != ALIBI_OK)
         return status;
     if (strcmp(name, "--version") == 0) {
         printf("alibi %s\n", alibi_version());
         return finish_output(ALIBI_OK);
     }
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
-        command = find_command("help");
     if (!command)
-        return no_such_command(name);
+        return cli_agree(no_such_command(name));
     *command_name = command->name;
+    if (!command->divides && command->run != cmd_help && cli_ranks() > 1)
+        return cli_agree(cli_fail(ALIBI_USAGE,
+                                  "%d processes were started, and this command does not divide its "
+                                  "work; start one of it",
+                                  cli_ranks()));
     return finish_output(command->run(argc, argv));
 }
 
@@ -224,5 +236,7 @@ int main(int argc, char **argv)
     cli_terminal_clear();
     if (status != ALIBI_OK)
         print_error(command);
+    cli_ranks_leave(
+        status); /* after the error: a launcher ends the others with the first of them */
     return (int)status;
 }

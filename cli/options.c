@@ -291,7 +291,7 @@ alibi_status cli_run(struct cli_line *line, int argc, char **argv,
     status = alibi_options_init(g.at, g.count);
     if (status != ALIBI_OK)
         return status;
-    status = parse(&g, line, &common, job, argc, argv);
+    status = cli_agree(parse(&g, line, &common, job, argc, argv));
     if (status == ALIBI_OK) {
         cli_terminal_start(common.quiet);
         status = run(line, job);

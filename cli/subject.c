@@ -99,7 +99,7 @@ alibi_status cli_subject_open_model(struct cli_subject *s, const struct cli_line
     s->file_count = s->data ? 1 : line->operand_count - first - 1;
     status = cli_refuse_tokenizer(&s->text);
     if (status == ALIBI_OK)
-        status = alibi_device_open(&s->device, &s->compute, cli_call());
+        status = cli_open_device(&s->device, line, &s->compute);
     if (status == ALIBI_OK)
         status = alibi_model_open_as(&s->model, s->device, s->path, s->position, cli_call());
     return status;

@@ -243,6 +243,11 @@ void cli_set_skip(double skip)
     call.skip = skip;
 }
 
+void cli_set_comm(alibi_comm *comm)
+{
+    call.comm = comm;
+}
+
 void cli_terminal_start(bool quiet)
 {
     screen.quiet = quiet;
@@ -253,11 +258,6 @@ void cli_terminal_start(bool quiet)
 void cli_terminal_mute(bool mute)
 {
     screen.mute = mute;
-}
-
-bool cli_terminal_is_mute(void)
-{
-    return screen.mute;
 }
 
 /* ---- signals */

@@ -109,7 +109,10 @@ struct alibi_call {
                     an option of its own, since it shapes the result. */
     const char *events; /* may be NULL: alibi_train() writes event files for TensorBoard into this
                            folder; nothing of the training depends on them */
-    alibi_comm *comm;   /* may be NULL: alibi_train() divides its work among these processes */
+    alibi_comm *comm;   /* may be NULL: training, evaluation, probes, comparisons and experiments
+                           divide their work among these processes, each of which makes the call.
+                           All end it with the same status, and have the same result, unless the
+                           function says otherwise. */
 };
 
 /* For tests: makes the n-th allocation ("memory"), file operation ("file") or gradient ("nan") from
@@ -121,9 +124,13 @@ ALIBI_API size_t alibi_memory_now(void);
 ALIBI_API size_t alibi_memory_peak(void);
 ALIBI_API void alibi_memory_reset_peak(void);
 
-/* ---- ranks: processes that a launcher, mpirun or srun, has started to train one model
+/* ---- ranks: processes that a launcher, mpirun or srun, has started to work together
  *
- * Connects this process with the others, through MPI, which is loaded at run time. Without a
+ * How many processes the launcher has started; 0: no launcher has started this one. Nothing is
+ * connected. */
+ALIBI_API int64_t alibi_comm_launched(void);
+
+/* Connects this process with the others, through MPI, which is loaded at run time. Without a
  * launcher there is one rank, and nothing is loaded. ALIBI_DEVICE: there are others, but the
  * library that connects them, or something it needs, is not installed. Once per process. If the
  * others do not answer for half a minute, and a quarter of a second for each, SIGALRM ends the

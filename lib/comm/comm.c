@@ -1,4 +1,5 @@
 /* comm.c - the ranks: how they are found, and how they agree */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,8 +32,7 @@ static void record_failure(int status, const char *message)
     fail((alibi_status)status, "%s", message);
 }
 
-/* The number of ranks that the launcher has started; 0: no launcher has started this process. */
-static int64_t launched(void)
+int64_t alibi_comm_launched(void)
 {
     static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS" };
     bool by_launcher = getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") || getenv("PMI_RANK");
@@ -57,7 +57,7 @@ static alibi_status connect(alibi_comm *c)
     if (c->wire.size == 1)
         return ALIBI_OK;
     if (c->wire.size > COMM_BLOCKS)
-        return fail(ALIBI_USAGE, "%d ranks: at most %d can train one model", c->wire.size,
+        return fail(ALIBI_USAGE, "%d ranks: at most %d can work together", c->wire.size,
                     COMM_BLOCKS);
     TRY_RETURN(NEW_ZERO_ARRAY(&c->hosts, c->wire.size, "the names of ranks"));
     TRY_RETURN(NEW_ZERO_ARRAY(&c->statuses, c->wire.size, "the states of ranks"));
@@ -71,7 +71,7 @@ alibi_status alibi_comm_open(alibi_comm **out)
 {
     alibi_status status = ALIBI_OK;
     alibi_comm *c = NULL;
-    int64_t ranks = launched();
+    int64_t ranks = alibi_comm_launched();
 
     TRY(NEW_ZERO_ARRAY(&c, 1, "a connection of ranks"));
     c->wire.size = 1;
@@ -86,7 +86,7 @@ alibi_status alibi_comm_open(alibi_comm **out)
     if (status == ALIBI_DEVICE && ranks == 1)
         status = ALIBI_OK;
     if (status == ALIBI_DEVICE)
-        fail_context(status, "%lld processes were started to train one model", (long long)ranks);
+        fail_context(status, "%lld processes were started to work together", (long long)ranks);
     if (status != ALIBI_OK)
         goto out;
     *out = c;
@@ -192,7 +192,29 @@ alibi_status comm_broadcast(alibi_comm *c, void *at, size_t bytes)
     return comm_size(c) > 1 ? wired(c, c->wire.broadcast(at, (int)bytes)) : ALIBI_OK;
 }
 
+alibi_status comm_collect(alibi_comm *c, void *all, size_t bytes)
+{
+    if (comm_size(c) == 1 || bytes == 0)
+        return ALIBI_OK;
+    if (bytes > INT_MAX)
+        return fail(ALIBI_MEMORY, "%zu bytes of each rank: at most %d are exchanged at once", bytes,
+                    INT_MAX);
+    return wired(c, c->wire.all_gather(all, (int)bytes));
+}
+
 alibi_status comm_sum(alibi_comm *c, double *values, int count)
 {
     return comm_size(c) > 1 ? wired(c, c->wire.sum(values, count)) : ALIBI_OK;
+}
+
+/* ---- work of one's own */
+
+alibi_status comm_tell(alibi_comm *c)
+{
+    return comm_size(c) > 1 ? wired(c, c->wire.tell()) : ALIBI_OK;
+}
+
+alibi_status comm_ask(alibi_comm *c, bool *told)
+{
+    return comm_size(c) > 1 ? wired(c, c->wire.ask(told)) : ALIBI_OK;
 }

@@ -31,9 +31,19 @@ alibi_status comm_same(alibi_comm *c, const void *bytes, size_t length, const ch
 /* ---- small data of the host */
 
 alibi_status comm_broadcast(alibi_comm *c, void *at, size_t bytes); /* from rank 0 */
+/* all [size][bytes]: each rank has its row, and gets those of the others. */
+alibi_status comm_collect(alibi_comm *c, void *all, size_t bytes);
 /* Each number becomes the sum of those of all ranks. The order is not fixed: exact if at most one
  * rank has a number other than 0 there. */
 alibi_status comm_sum(alibi_comm *c, double *values, int count);
+
+/* ---- work of one's own, between two calls of the functions above
+ *
+ * A rank that ends it early says so, and the others, which ask now and then, learn it: otherwise
+ * they would work on for hours before they meet it again. Neither function waits. */
+
+alibi_status comm_tell(alibi_comm *c);
+alibi_status comm_ask(alibi_comm *c, bool *told); /* *told becomes true if some rank has told */
 
 /* ---- flat buffers: each rank has a shard, every N-th block
  *

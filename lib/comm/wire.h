@@ -1,8 +1,8 @@
 /* wire.h - the interface between the library and a module that connects processes
  *
  * lib/comm/comm.c loads libalibi_mpi.so and calls its one symbol. The functions are collective: all
- * ranks call them in the same order. Each returns an alibi_status, and records a message if that is
- * not ALIBI_OK. Nothing here needs MPI. */
+ * ranks call them in the same order, unless they say otherwise. Each returns an alibi_status, and
+ * records a message if that is not ALIBI_OK. Nothing here needs MPI. */
 #ifndef WIRE_H
 #define WIRE_H
 
@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /* Version of this header. A module of another version is refused. */
-enum { WIRE_INTERFACE = 5, WIRE_HOST_MAX = 64 };
+enum { WIRE_INTERFACE = 6, WIRE_HOST_MAX = 64 };
 
 struct wire_host {
     int version;
@@ -41,6 +41,10 @@ struct wire {
      * called in between. */
     int (*exchange)(const struct rows *rows);
     int (*wait)(void);
+    /* Not collective, and without waiting: tells all other ranks; *told becomes true if another
+     * rank has told. */
+    int (*tell)(void);
+    int (*ask)(bool *told);
     /* Waits for all ranks, and ends the connection. */
     int (*close)(void);
 };

@@ -125,6 +125,35 @@ static void alone_there_is_one_rank_with_everything(void **state)
     assert_ok(comm_any(NULL, &stop));
     assert_true(stop);
     assert_ok(comm_same(NULL, "x", 1, "letter"));
+    assert_ok(comm_collect(NULL, &shard, sizeof shard));
+}
+
+static void alone_nobody_tells(void **state)
+{
+    bool told = false;
+
+    (void)state;
+    assert_ok(comm_tell(NULL));
+    assert_ok(comm_ask(NULL, &told));
+    assert_false(told);
+}
+
+static void the_environment_says_how_many_were_launched(void **state)
+{
+    (void)state;
+    unsetenv("OMPI_COMM_WORLD_SIZE");
+    unsetenv("PMIX_RANK");
+    unsetenv("PMI_RANK");
+    setenv("SLURM_NTASKS", "4", 1); /* a job of four tasks, of which this is none */
+    assert_int_equal(alibi_comm_launched(), 0);
+    setenv("PMIX_RANK", "2", 1);
+    assert_int_equal(alibi_comm_launched(), 4);
+    setenv("OMPI_COMM_WORLD_SIZE", "3", 1);
+    assert_int_equal(alibi_comm_launched(), 3);
+    unsetenv("OMPI_COMM_WORLD_SIZE");
+    unsetenv("SLURM_NTASKS");
+    assert_int_equal(alibi_comm_launched(), 1);
+    unsetenv("PMIX_RANK");
 }
 
 static void a_process_without_a_launcher_connects_with_nobody(void **state)
@@ -153,6 +182,8 @@ int main(void)
         cmocka_unit_test(shards_cover_a_buffer_of_any_length_once),
         cmocka_unit_test(a_channel_adds_rounded_numbers_in_pieces),
         cmocka_unit_test(alone_there_is_one_rank_with_everything),
+        cmocka_unit_test(alone_nobody_tells),
+        cmocka_unit_test(the_environment_says_how_many_were_launched),
         cmocka_unit_test(a_process_without_a_launcher_connects_with_nobody),
     };
 
