@@ -36,14 +36,14 @@ static alibi_status run(const struct cli_line *line, void *user)
     alibi_corpus *corpus = NULL;
     alibi_device *device = NULL;
     char *report = NULL;
-    alibi_status status;
+    alibi_status status = ALIBI_OK;
 
     cli_catch_signals();
     if (line->given[POSITION])
         status = cli_fail(
             ALIBI_USAGE,
             "option '--position' does not apply to a comparison; give --methods, one model each");
-    else
+    else if (cli_is_first_rank()) /* which looks whether the folder is in use */
         status = alibi_compare_check(&job->compare, &job->model, &job->training, job->out);
     status = cli_agree(status);
     if (status == ALIBI_OK)
@@ -54,9 +54,9 @@ static alibi_status run(const struct cli_line *line, void *user)
     if (status == ALIBI_OK)
         status = alibi_compare_run(device, &job->compare, &job->model, &job->training, corpus,
                                    job->out, &result, cli_call());
-    if (status == ALIBI_OK && job->json)
+    if (status == ALIBI_OK && result && job->json)
         status = alibi_compare_json(&report, result);
-    else if (status == ALIBI_OK)
+    else if (status == ALIBI_OK && result)
         status = alibi_compare_text(&report, result, cli_columns(), cli_colour());
     cli_print_report(report, job->json ? NULL : job->out);
     alibi_compare_free(result);
@@ -87,7 +87,7 @@ alibi_status cmd_compare(int argc, char **argv)
             "Trains one model per position method on the same data with the same seed, tests each "
             "at every length, prints tables and a plot, and writes results.json, results.csv, "
             "report.html, and recipe.json to repeat it. SIGINT or SIGTERM saves and exits with 75; "
-            "the same command resumes.",
+            "the same command resumes. `mpirun -n N alibi compare` trains N models at a time.",
         .hints =
             (const struct cli_hint[]){
                 { "resume", "the same command resumes" },

@@ -439,7 +439,8 @@ alibi_status cmd_eval(int argc, char **argv)
             "Measures the perplexity of MODEL (a checkpoint, or a run's folder) on text files, on "
             "token shards or on the built-in text, with the model's own tokenizer. FILE may be a "
             "folder; without one, the built-in text is read if the model was trained on it. The "
-            "error is the standard error of the nll over distant parts of the text.",
+            "error is the standard error of the nll over distant parts of the text. `mpirun -n N "
+            "alibi eval` divides the windows among N processes.",
         .groups = groups,
         .count = CLI_COUNT(groups),
         .min_operands = 1,

@@ -624,7 +624,8 @@ alibi_status cmd_probe(int argc, char **argv)
             "back each head looks: the weight of keys by distance, beside a head that gives all "
             "keys the same weight. 'tasks' scores synthetic tasks that only far context can solve, "
             "such as a pass key in text, in windows of growing length; MODEL has to be trained on "
-            "them (`alibi train --mix`).",
+            "them (`alibi train --mix`). `mpirun -n N alibi probe` divides the windows among N "
+            "processes.",
         .groups = groups,
         .count = GROUPS,
         .min_operands = 2,

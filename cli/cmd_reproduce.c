@@ -297,7 +297,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     if (status == ALIBI_OK)
         announce(e, line, job->plan && !job->json);
     if (status == ALIBI_OK && job->plan)
-        status = print_plan(e, device, dir, job->time, job->json);
+        status = cli_agree(print_plan(e, device, dir, job->time, job->json));
     else if (status == ALIBI_OK)
         status = alibi_experiment_run(e, device, &job->how, dir, cli_call());
     if (status == ALIBI_OK && !job->plan && job->json)
@@ -328,7 +328,8 @@ alibi_status cmd_reproduce(int argc, char **argv)
             "claims, and the numbers. Without a NAME it lists the experiments. TEXT is a file, a folder or "
             "token shards; if the experiment has several texts, NAME=PATH and NAME.valid=PATH. "
             "SIGINT or SIGTERM saves and exits with 75; the same command resumes, on another "
-            "machine too, if the folder's JSON files are there.",
+            "machine too, if the folder's JSON files are there. `mpirun -n N alibi reproduce` trains "
+            "N models at a time.",
         .groups = groups,
         .count = CLI_COUNT(groups),
         .max_operands = INT_MAX,

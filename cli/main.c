@@ -11,12 +11,12 @@ static alibi_status cmd_help(int argc, char **argv);
 
 const struct cli_command cli_commands[] = {
     { "compare", cmd_compare,
-      "train a model per position method, test each at growing lengths, write the report", false },
+      "train a model per position method, test each at growing lengths, write the report", true },
     { "reproduce", cmd_reproduce, "run an experiment of several models, and check its claims",
-      false },
+      true },
     { "train", cmd_train, "train one model, or resume its training", true },
-    { "eval", cmd_eval, "measure a model's perplexity at any length", false },
-    { "probe", cmd_probe, "measure what a model does with far context", false },
+    { "eval", cmd_eval, "measure a model's perplexity at any length", true },
+    { "probe", cmd_probe, "measure what a model does with far context", true },
     { "fit", cmd_fit, "fit a temperature for long inputs to a model", false },
     { "report", cmd_report, "write the page of a comparison or of runs again, or as they go",
       false },

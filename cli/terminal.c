@@ -27,11 +27,12 @@ static struct {
 
 /* ---- the terminal */
 
+/* mpirun gives its processes a terminal of its own, wherever their output goes. */
 static bool can_rewrite(int descriptor)
 {
     const char *term = getenv("TERM");
 
-    return isatty(descriptor) && term && strcmp(term, "dumb") != 0;
+    return isatty(descriptor) && term && strcmp(term, "dumb") != 0 && alibi_comm_launched() == 0;
 }
 
 static int columns_of(int descriptor)

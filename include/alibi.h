@@ -1374,7 +1374,8 @@ struct alibi_compare_result {
 /* Trains one model per method and seed with the same data, evaluates each at every length, and
  * writes results.json, results.csv, report.html and recipe.json, which repeats it, into `dir`. A
  * comparison that was stopped resumes, and seeds can be added to one that is there. ALIBI_BAD_INPUT
- * if `dir` holds a different one. *out is released with alibi_compare_free(). */
+ * if `dir` holds a different one. *out is released with alibi_compare_free(). Ranks train whole
+ * models in `dir`, which all must see; only rank 0 has a result, *out is NULL elsewhere. */
 ALIBI_API alibi_status alibi_compare_run(alibi_device *device, const struct alibi_compare *compare,
                                          const struct alibi_config *config,
                                          const struct alibi_training *training,
@@ -1442,7 +1443,8 @@ struct alibi_experiment_run {
  * results.csv and report.html into it, after each model and at the end. A run that was stopped
  * resumes. A model whose evaluations are all done needs neither its checkpoints nor its text any
  * more: the JSON files of the folder are enough to continue on another machine. ALIBI_BAD_INPUT if
- * the folder holds models of other settings, or of another text. */
+ * the folder holds models of other settings, or of another text. Ranks train whole models in `dir`,
+ * which all must see; only rank 0 has read the results of all at the end. */
 ALIBI_API alibi_status alibi_experiment_run(alibi_experiment *e, alibi_device *device,
                                             const struct alibi_experiment_run *how, const char *dir,
                                             const struct alibi_call *call);

@@ -7,6 +7,9 @@
  *   then:
  *       results.json, results.csv, report.html
  *
+ * Of N ranks, rank r does the models r, r + N, ... of those that have no result. Rank 0 alone
+ * writes what is not of one model.
+ *
  * Every completed step is on disk before the next begins, so stopping at any moment loses at most
  * one step. Seeds are the outer loop: a comparison that is stopped early has some of them whole. */
 #include <string.h>
@@ -22,6 +25,8 @@ struct work {
     struct forecast forecast;
     int64_t checkpoints;                            /* that will be added for them, and stay */
     double train_tokens, valid_tokens, test_tokens; /* of each */
+    int64_t own;                                    /* those of this rank */
+    bool mine[ALIBI_LIST_MAX * ALIBI_LIST_MAX];     /* by number: methods within seeds */
 };
 
 /* So many models are left. */
@@ -238,9 +243,10 @@ out:
     return status;
 }
 
-/* The models that have no result yet, and what each will cost to train and to test. */
+/* The models that have no result yet, which rank does each, and what it will cost to train and to
+ * test. One with a result, in which tests may be missing, is of the rank of the next without. */
 static alibi_status count_work(struct work *w, const struct request *r, const alibi_corpus *corpus,
-                               const char *dir)
+                               const char *dir, const alibi_comm *comm)
 {
     const struct alibi_compare *c = &r->compare;
     const struct alibi_training *t = &r->training;
@@ -254,9 +260,44 @@ static alibi_status count_work(struct work *w, const struct request *r, const al
         (double)t->batch * (double)t->train_length * (double)t->accumulate * (double)t->steps;
     w->valid_tokens = forecast_validation_tokens(corpus, t, 0);
     w->test_tokens = c->lengths.count * (scored + 2 * sliding) + 2 * stream;
-    for (int n = 0; n < c->seeds.count * c->methods.count; n++)
+    for (int n = 0; n < c->seeds.count * c->methods.count; n++) {
+        int64_t before = w->forecast.models;
+
         TRY_RETURN(count_model(w, r, n % c->methods.count, n / c->methods.count, dir));
+        w->mine[n] = before % comm_size(comm) == comm_rank(comm);
+        w->own += w->mine[n] ? w->forecast.models - before : 0;
+    }
     return ALIBI_OK;
+}
+
+/* Models whose loss was not finite. */
+struct failures {
+    int count, first; /* the number of the first */
+    char message[512];
+};
+
+/* Those of all ranks. */
+static alibi_status join_failures(struct failures *f, alibi_comm *comm)
+{
+    alibi_status status;
+    int size = comm_size(comm);
+    struct failures *all = NULL;
+
+    status = NEW_ZERO_ARRAY(&all, size, "the failures of ranks");
+    TRY(comm_agree(comm, status));
+    all[comm_rank(comm)] = *f;
+    TRY(comm_collect(comm, all, sizeof *all));
+    *f = (struct failures){ 0 };
+    for (int k = 0; k < size; k++) {
+        int count = f->count + all[k].count;
+
+        if (all[k].count > 0 && (f->count == 0 || all[k].first < f->first))
+            *f = all[k];
+        f->count = count;
+    }
+out:
+    mem_free(all);
+    return status;
 }
 
 /* Only one model's results are in memory at a time: those of the others would count as memory of
@@ -266,34 +307,47 @@ static alibi_status run_models(alibi_device *device, const struct request *r,
                                const alibi_corpus *corpus, const char *dir,
                                const struct alibi_call *call)
 {
-    alibi_status status = ALIBI_OK;
-    int methods = r->compare.methods.count, failed = 0;
-    char first[512] = "";
+    alibi_comm *comm = call_comm(call);
+    int methods = r->compare.methods.count, models = r->compare.seeds.count * methods;
+    struct failures failed = { 0 };
     struct work work = { 0 };
+    struct alone alone;
+    alibi_status status = count_work(&work, r, corpus, dir, comm);
 
-    TRY_RETURN(count_work(&work, r, corpus, dir));
-    TRY_RETURN(announce(device, r, dir, &work, call));
-    for (int n = 0; n < r->compare.seeds.count * methods && status == ALIBI_OK; n++) {
+    if (status == ALIBI_OK)
+        status = announce(device, r, dir, &work, call);
+    TRY_RETURN(comm_agree(comm, status));
+    count_models(&work, work.own);
+    alone_begin(&alone, call);
+    for (int n = 0; n < models && status == ALIBI_OK; n++) {
         struct alibi_compare_seed result;
         int k = n / methods;
 
-        if (call_stopped(call))
-            return ALIBI_INTERRUPTED;
-        status = result_init(&result, r->compare.seeds.at[k], r->compare.lengths.count);
-        if (status == ALIBI_OK)
-            status = run_model(device, r, n % methods, k, corpus, dir, &result, &work, call);
+        if (!work.mine[n])
+            continue;
+        status = call_stopped(call) || call_stopped(&alone.call)
+                     ? ALIBI_INTERRUPTED
+                     : result_init(&result, r->compare.seeds.at[k], r->compare.lengths.count);
+        if (status != ALIBI_OK)
+            break;
+        status = run_model(device, r, n % methods, k, corpus, dir, &result, &work, &alone.call);
         result_fini(&result);
         if (status == ALIBI_NUMERIC) {
-            if (failed++ == 0)
-                snprintf(first, sizeof first, "%s: %s", r->compare.methods.at[n % methods],
-                         alibi_error());
+            if (failed.count++ == 0) {
+                failed.first = n;
+                snprintf(failed.message, sizeof failed.message, "%s: %s",
+                         r->compare.methods.at[n % methods], alibi_error());
+            }
             status = ALIBI_OK;
         }
     }
-    if (status == ALIBI_OK && failed > 0)
-        status = fail(ALIBI_NUMERIC, "%s; %d of %d models have no result, those of the others stay",
-                      first, failed, r->compare.seeds.count * methods);
-    return status;
+    TRY_RETURN(alone_end(&alone, status));
+    TRY_RETURN(join_failures(&failed, comm));
+    if (failed.count == 0)
+        return ALIBI_OK;
+    return comm_agree(comm, fail(ALIBI_NUMERIC,
+                                 "%s; %d of %d models have no result, those of the others stay",
+                                 failed.message, failed.count, models));
 }
 
 /* ---- results */
@@ -352,6 +406,34 @@ out:
     return status;
 }
 
+/* Makes `dir` the folder of the request. The other ranks find it made, and are compared with it. */
+static alibi_status enter(const struct request *r, const char *dir, struct lock **lock,
+                          alibi_comm *comm)
+{
+    alibi_status status = ALIBI_OK;
+    bool root = comm_is_root(comm);
+
+    if (root)
+        status = folder_create(dir);
+    if (root && status == ALIBI_OK) /* before the lock, which leaves a file */
+        status = folder_refuse_other(dir, FOLDER_COMPARISON);
+    if (root && status == ALIBI_OK)
+        status = lock_take(lock, dir);
+    if (root && status == ALIBI_OK)
+        status = request_enter(r, dir);
+    TRY_RETURN(comm_agree(comm, status));
+    TRY_RETURN(ranks_find(comm, dir, NAME_RECIPE));
+    return comm_agree(comm, root ? ALIBI_OK : request_enter(r, dir));
+}
+
+static alibi_status write_reports(const struct request *r,
+                                  const struct alibi_compare_result *result, const char *dir)
+{
+    TRY_RETURN(write_report(result, dir, NAME_RESULTS, report_json));
+    TRY_RETURN(write_report(result, dir, "results.csv", report_csv));
+    return page_write(r, result, dir, 0, NULL);
+}
+
 /* ---- the public interface */
 
 alibi_status alibi_compare_run(alibi_device *device, const struct alibi_compare *compare,
@@ -364,17 +446,19 @@ alibi_status alibi_compare_run(alibi_device *device, const struct alibi_compare 
     struct request request;
     struct lock *lock = NULL;
     struct alibi_compare_result *result = NULL;
+    alibi_comm *comm = call_comm(call);
+    struct alone alone;
 
-    TRY(request_init(&request, compare, config, training, corpus));
-    TRY(folder_create(dir));
-    TRY(folder_refuse_other(dir, FOLDER_COMPARISON)); /* before the lock, which leaves a file */
-    TRY(lock_take(&lock, dir));
-    TRY(request_enter(&request, dir));
+    status = request_init(&request, compare, config, training, corpus);
+    TRY(comm_agree(comm, status));
+    TRY(enter(&request, dir, &lock, comm));
     TRY(run_models(device, &request, corpus, dir, call));
-    TRY(collect(&result, device, &request, corpus, dir, call));
-    TRY(write_report(result, dir, NAME_RESULTS, report_json));
-    TRY(write_report(result, dir, "results.csv", report_csv));
-    TRY(page_write(&request, result, dir, 0, NULL));
+    alone_begin(&alone, call);
+    if (comm_is_root(comm))
+        status = collect(&result, device, &request, corpus, dir, &alone.call);
+    if (comm_is_root(comm) && status == ALIBI_OK)
+        status = write_reports(&request, result, dir);
+    TRY(alone_end(&alone, status));
     *out = result;
     result = NULL;
 out:

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "bench/bench.h"
+#include "comm/comm.h"
 #include "eval/eval.h"
 #include "train/train.h"
 
@@ -49,6 +50,24 @@ struct trial {
  * the method is not defined, or for which the text is too short, gets a result without tokens; a
  * probe leaves its result as it is. */
 alibi_status trial_run(const struct trial *trial, const struct trial_test *tests, int count);
+
+/* ---- models divided among ranks (ranks.c) */
+
+/* The work of one rank between two meetings of all. With one rank `call` is that of the caller. */
+struct alone {
+    struct alibi_call call; /* for the work: without ranks */
+    const struct alibi_call *outer;
+    alibi_comm *comm;
+    struct alibi_stop stop;
+    bool told; /* another rank has ended its work early */
+    struct text warnings;
+};
+void alone_begin(struct alone *a, const struct alibi_call *call);
+/* status: of this rank's work. If another rank failed, its failure. */
+alibi_status alone_end(struct alone *a, alibi_status status);
+
+/* ALIBI_IO if some rank does not see the file `name` of `dir`, which rank 0 has written. */
+alibi_status ranks_find(alibi_comm *comm, const char *dir, const char *name);
 
 /* ---- results as members of a JSON object (result.c)
  *

@@ -41,11 +41,12 @@ struct answering {
     const struct answers_job *job;
     struct workspace *workspace;
     int32_t *inputs, *targets;                      /* [windows of a batch, length] */
-    float *nll;                                     /* the same */
     float *logits;                                  /* [TASK_ANSWER_TOKENS, V]; NULL: losses only */
     double *bayes;                                  /* [length]; NULL: not the chain */
     struct task_answer (*answer)[TASK_ANSWERS_MAX]; /* [windows of a batch] */
     int *answers;
+    int64_t filled; /* the batch that these are of, by its first window; -1: none */
+    struct answers taken;
 };
 
 static int64_t rows_of(const struct answers_job *job)
@@ -54,6 +55,14 @@ static int64_t rows_of(const struct answers_job *job)
     int64_t rows = length < tokens ? tokens / length : 1;
 
     return rows < job->cases ? rows : job->cases;
+}
+
+static int64_t rows_from(void *user, int64_t k)
+{
+    const struct answers_job *job = ((const struct answering *)user)->job;
+    int64_t most = rows_of(job);
+
+    return job->cases - k < most ? job->cases - k : most;
 }
 
 /* Whether the likeliest token is the wanted one. */
@@ -80,14 +89,16 @@ static alibi_status score_answer(struct answering *x, int64_t row, const struct 
     return ALIBI_OK;
 }
 
-static void add_chain(struct answers *out, const struct answering *x, int64_t row)
+/* losses [L], of the window. */
+static void add_chain(struct answers *out, const struct answering *x, int64_t row,
+                      const float *losses)
 {
     int64_t L = x->job->windows.length;
     double excess = 0;
 
     task_bayes(&x->job->windows, x->targets + row * L, x->bayes);
     for (int64_t i = 0; i < L; i++) {
-        double nll = (double)x->nll[row * L + i];
+        double nll = (double)losses[i];
         int bin = reach_bin(i);
 
         excess += nll - x->bayes[i];
@@ -101,7 +112,8 @@ static void add_chain(struct answers *out, const struct answering *x, int64_t ro
     out->squares += excess * excess;
 }
 
-static alibi_status add_answers(struct answers *out, struct answering *x, int64_t row)
+static void add_answers(struct answers *out, const struct answering *x, int64_t row,
+                        const double *scores)
 {
     int count = x->answers[row];
     int64_t depths = x->job->depths;
@@ -110,25 +122,21 @@ static alibi_status add_answers(struct answers *out, struct answering *x, int64_
     for (int k = 0; k < count; k++) {
         const struct task_answer *a = &x->answer[row][k];
         int64_t depth = (int64_t)(a->depth * (double)depths);
-        double score = 0;
 
-        TRY_RETURN(score_answer(x, row, a, &score));
         depth = depth < depths ? depth : depths - 1;
         out->depth_answers[depth]++;
-        out->depth_score[depth] += score;
-        sum += score;
+        out->depth_score[depth] += scores[k];
+        sum += scores[k];
     }
     sum /= count;
     out->sum += sum;
     out->squares += sum * sum;
-    return ALIBI_OK;
 }
 
 /* The losses of a window's answers, and what else is asked for. */
-static alibi_status add_window(struct answers *out, struct answering *x, int64_t row)
+static alibi_status add_window(struct answers *out, const struct answering *x, int64_t row,
+                               const double *scores, const float *nll)
 {
-    const float *nll = x->nll + row * x->job->windows.length;
-
     for (int k = 0; k < x->answers[row]; k++) {
         const struct task_answer *a = &x->answer[row][k];
 
@@ -143,8 +151,70 @@ static alibi_status add_window(struct answers *out, struct answering *x, int64_t
     }
     out->cases++;
     if (x->bayes)
-        add_chain(out, x, row);
-    return x->logits ? add_answers(out, x, row) : ALIBI_OK;
+        add_chain(out, x, row, nll);
+    if (x->logits)
+        add_answers(out, x, row, scores);
+    return ALIBI_OK;
+}
+
+/* ---- their batches */
+
+/* The windows k..k+rows-1, which are a function of their numbers. */
+static void fill_batch(struct answering *x, int64_t k, int64_t rows)
+{
+    int64_t L = x->job->windows.length;
+
+    for (int64_t row = 0; row < rows && x->filled != k; row++) {
+        int32_t *targets = x->targets + row * L;
+
+        x->answers[row] =
+            task_window(&x->job->windows, k + row, x->inputs + row * L, targets, x->answer[row]);
+        task_keep_answers(&x->job->windows, x->answer[row], x->answers[row], targets);
+    }
+    x->filled = k;
+}
+
+/* numbers: the scores [rows, TASK_ANSWERS_MAX] of the answers of a batch, then the losses
+ * [rows, length] of its windows. */
+static alibi_status run_batch(void *user, int64_t k, int64_t rows, void *numbers)
+{
+    struct answering *x = user;
+    double *scores = numbers;
+    float *losses = (float *)(void *)(scores + rows * TASK_ANSWERS_MAX);
+
+    fill_batch(x, k, rows);
+    TRY_RETURN(
+        model_loss(x->workspace, x->inputs, x->targets, rows, x->job->windows.length, losses));
+    for (int64_t row = 0; row < rows && x->logits; row++)
+        for (int i = 0; i < x->answers[row]; i++)
+            TRY_RETURN(
+                score_answer(x, row, &x->answer[row][i], &scores[row * TASK_ANSWERS_MAX + i]));
+    return ALIBI_OK;
+}
+
+static alibi_status add_batch(void *user, int64_t k, int64_t rows, const void *numbers)
+{
+    struct answering *x = user;
+    int64_t L = x->job->windows.length;
+    const double *scores = numbers;
+    const float *losses = (const float *)(const void *)(scores + rows * TASK_ANSWERS_MAX);
+
+    fill_batch(x, k, rows);
+    for (int64_t row = 0; row < rows; row++)
+        TRY_RETURN(
+            add_window(&x->taken, x, row, scores + row * TASK_ANSWERS_MAX, losses + row * L));
+    if (x->job->progress)
+        x->job->progress(x->job->user, rows * L);
+    return ALIBI_OK;
+}
+
+static alibi_status say_stopped(void *user)
+{
+    const struct answering *x = user;
+
+    return fail(ALIBI_INTERRUPTED, "tasks: stopped at length %lld, after %lld of %lld cases",
+                (long long)x->job->windows.length, (long long)x->taken.cases,
+                (long long)x->job->cases);
 }
 
 static alibi_status answering_init(struct answering *x)
@@ -156,7 +226,6 @@ static alibi_status answering_init(struct answering *x)
     TRY_RETURN(task_check(&job->windows));
     TRY_RETURN(NEW_ARRAY(&x->inputs, rows * L, "inputs of a task"));
     TRY_RETURN(NEW_ARRAY(&x->targets, rows * L, "targets of a task"));
-    TRY_RETURN(NEW_ARRAY(&x->nll, rows * L, "losses of a task"));
     TRY_RETURN(NEW_ARRAY(&x->answer, rows, "answers of a task"));
     TRY_RETURN(NEW_ARRAY(&x->answers, rows, "answers of a task"));
     if (chain)
@@ -170,35 +239,24 @@ static alibi_status answering_init(struct answering *x)
 alibi_status answers_take(struct answers *out, const struct answers_job *job)
 {
     alibi_status status;
-    struct answering x = { .job = job };
-    int64_t L = job->windows.length, most = rows_of(job);
-    struct answers taken = { 0 };
+    struct answering x = { .job = job, .filled = -1 };
+    size_t row = TASK_ANSWERS_MAX * sizeof(double) + (size_t)job->windows.length * sizeof(float);
 
-    TRY(answering_init(&x));
-    for (int64_t k = 0, rows; k < job->cases; k += rows) {
-        if (call_stopped(job->call))
-            TRY(fail(ALIBI_INTERRUPTED, "tasks: stopped at length %lld, after %lld of %lld cases",
-                     (long long)L, (long long)k, (long long)job->cases));
-        rows = job->cases - k < most ? job->cases - k : most;
-        for (int64_t row = 0; row < rows; row++) {
-            int32_t *targets = x.targets + row * L;
-
-            x.answers[row] =
-                task_window(&job->windows, k + row, x.inputs + row * L, targets, x.answer[row]);
-            task_keep_answers(&job->windows, x.answer[row], x.answers[row], targets);
-        }
-        TRY(model_loss(x.workspace, x.inputs, x.targets, rows, L, x.nll));
-        for (int64_t row = 0; row < rows; row++)
-            TRY(add_window(&taken, &x, row));
-        if (job->progress)
-            job->progress(job->user, rows * L);
-    }
-    *out = taken;
+    status = answering_init(&x);
+    TRY(comm_agree(call_comm(job->call), status));
+    TRY(rounds_run(&(struct rounds){ .call = job->call,
+                                     .count = job->cases,
+                                     .bytes = (size_t)rows_of(job) * row,
+                                     .user = &x,
+                                     .rows = rows_from,
+                                     .compute = run_batch,
+                                     .add = add_batch,
+                                     .stopped = say_stopped }));
+    *out = x.taken;
 out:
     workspace_free(x.workspace);
     mem_free(x.inputs);
     mem_free(x.targets);
-    mem_free(x.nll);
     mem_free(x.logits);
     mem_free(x.bayes);
     mem_free(x.answer);
@@ -429,6 +487,27 @@ alibi_status alibi_tasks_check(const alibi_model *model, const struct alibi_task
     return resolve(&resolved, model->model);
 }
 
+static alibi_status prepare(struct probe *p, const alibi_model *model, const alibi_corpus *corpus)
+{
+    TRY_RETURN(resolve(&p->request, p->model));
+    TRY_RETURN(evaluate_check_vocab(p->model, p->tokenizer, "the model"));
+    TRY_RETURN(evaluate_check_tokenizer(model->tokenizer, corpus));
+    return choose_tasks(p);
+}
+
+static alibi_status check_ranks(const struct probe *p, const alibi_model *model,
+                                const alibi_corpus *corpus)
+{
+    const struct alibi_tasks *t = &p->request;
+    int64_t request[5 + 2 * ALIBI_LIST_MAX] = { p->text.count, t->length, t->cases, t->depths,
+                                                t->seed };
+
+    memcpy(request + 5, t->lengths.at, (size_t)t->lengths.count * sizeof *request);
+    for (int i = 0; i < t->tasks.count; i++)
+        request[5 + ALIBI_LIST_MAX + i] = 1 + task_find(t->tasks.at[i]);
+    return rounds_check(model, corpus, request, sizeof request, p->call);
+}
+
 alibi_status alibi_probe_tasks(struct alibi_tasks_result **out, const alibi_model *model,
                                const alibi_corpus *corpus, enum alibi_split split,
                                const struct alibi_tasks *tasks, const struct alibi_call *call)
@@ -441,12 +520,13 @@ alibi_status alibi_probe_tasks(struct alibi_tasks_result **out, const alibi_mode
                        .call = call };
     struct alibi_tasks_result *r = NULL;
 
-    TRY(resolve(&p.request, p.model));
-    TRY(evaluate_check_vocab(p.model, p.tokenizer, "the model"));
-    TRY(evaluate_check_tokenizer(model->tokenizer, corpus));
-    TRY(choose_tasks(&p));
-    TRY(NEW_ZERO_ARRAY(&r, 1, "the result of a probe"));
-    TRY(NEW_ZERO_ARRAY(&r->task, p.request.tasks.count, "the result of a probe"));
+    status = prepare(&p, model, corpus);
+    if (status == ALIBI_OK)
+        status = NEW_ZERO_ARRAY(&r, 1, "the result of a probe");
+    if (status == ALIBI_OK)
+        status = NEW_ZERO_ARRAY(&r->task, p.request.tasks.count, "the result of a probe");
+    TRY(comm_agree(call_comm(call), status));
+    TRY(check_ranks(&p, model, corpus));
     r->request = p.request;
     r->tasks = p.request.tasks.count;
     for (int i = 0; i < p.request.lengths.count; i++)

@@ -7,6 +7,7 @@
 #ifndef EVAL_H
 #define EVAL_H
 
+#include "comm/comm.h"
 #include "model/model.h"
 #include "text/tasks.h"
 
@@ -98,6 +99,29 @@ void score_result(const struct score *s, int64_t length, int64_t words, int64_t 
 /* The standard error of sum y / sum x over parts of x tokens with a loss of y; infinite if there is
  * only one. */
 double parts_error(const struct alibi_eval_part *part, int parts);
+
+/* ---- rounds (rounds.c): batches divided among the ranks of a call */
+
+struct rounds {
+    const struct alibi_call *call;
+    int64_t count; /* windows */
+    size_t bytes;  /* of the numbers of a batch */
+    void *user;
+    /* How many windows the batch has that begins with window k. */
+    int64_t (*rows)(void *user, int64_t k);
+    /* By one rank: the numbers of a batch. */
+    alibi_status (*compute)(void *user, int64_t k, int64_t rows, void *numbers);
+    /* By every rank, batch after batch: what follows from the numbers. A failure is one of all. */
+    alibi_status (*add)(void *user, int64_t k, int64_t rows, const void *numbers);
+    alibi_status (*stopped)(void *user); /* the failure of a request to stop */
+};
+
+/* All ranks agree on how it ended. */
+alibi_status rounds_run(const struct rounds *r);
+
+/* ALIBI_USAGE if ranks have different models, texts, skipping budgets or requests. */
+alibi_status rounds_check(const alibi_model *model, const alibi_corpus *corpus, const void *request,
+                          size_t bytes, const struct alibi_call *call);
 
 /* ---- evaluate (evaluate.c) */
 

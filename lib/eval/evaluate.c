@@ -21,7 +21,6 @@ struct evaluation {
     struct windows windows;
     int64_t rows;              /* windows per batch */
     int32_t *tokens, *targets; /* [rows, L] */
-    float *nll;                /* [rows, L] */
     struct score score;
     int64_t passing; /* tokens that the batch under way will have scored */
     double started, reported;
@@ -31,7 +30,9 @@ static void report_layer(void *user, int64_t layers);
 
 static alibi_status evaluation_init(struct evaluation *e, const struct alibi_eval *eval)
 {
-    int64_t L = e->windows.length, tokens = e->model->device->ops->traits.batch_tokens;
+    int64_t L = eval->protocol == ALIBI_STREAM ? STREAM_TOKENS : eval->length;
+    int64_t stride = eval->protocol == ALIBI_SLIDING ? eval->stride : L;
+    int64_t tokens = e->model->device->ops->traits.batch_tokens;
     const struct pass_settings settings = { .skip = call_skip(e->call),
                                             .window = eval->window,
                                             .record = true,
@@ -41,6 +42,12 @@ static alibi_status evaluation_init(struct evaluation *e, const struct alibi_eva
     struct cache_window window = { 0 };
     size_t cells;
 
+    if (protocol_is_foreign(eval->protocol))
+        TRY_RETURN(protocol_windows(&e->windows, e->span, eval));
+    else
+        e->windows = windows_of(eval_blocks(e->span, eval), L, stride);
+    L = e->windows.length;
+    e->score.blocks = e->windows.blocks;
     TRY_RETURN(workspace_new(&e->workspace, e->model, &settings));
     if (eval->protocol == ALIBI_STREAM) {
         TRY_RETURN(stream_window(&window, e->model, settings.skip, eval->window_score));
@@ -56,7 +63,6 @@ static alibi_status evaluation_init(struct evaluation *e, const struct alibi_eva
         return fail(ALIBI_MEMORY, "windows of %lld tokens do not fit in memory", (long long)L);
     TRY_RETURN(NEW_ARRAY(&e->tokens, (int64_t)cells, "evaluation inputs"));
     TRY_RETURN(NEW_ARRAY(&e->targets, (int64_t)cells, "evaluation targets"));
-    TRY_RETURN(NEW_ARRAY(&e->nll, (int64_t)cells, "evaluation losses"));
     e->started = e->reported = clock_seconds();
     return ALIBI_OK;
 }
@@ -67,7 +73,6 @@ static void evaluation_fini(struct evaluation *e)
     workspace_free(e->workspace);
     mem_free(e->tokens);
     mem_free(e->targets);
-    mem_free(e->nll);
     mem_free(e->windows.list);
 }
 
@@ -109,9 +114,23 @@ static void report_layer(void *user, int64_t layers)
            (int64_t)((double)e->passing * (double)layers / (double)(e->model->config.layers + 1)));
 }
 
-/* Evaluates windows k..k+rows-1, which have equally many inputs. */
-static alibi_status run_batch(struct evaluation *e, int64_t k, int64_t rows)
+/* A batch is windows with equally many inputs: the full ones of several blocks, or their shorter
+ * last ones. */
+static int64_t rows_from(void *user, int64_t k)
 {
+    const struct evaluation *e = user;
+    const struct windows *w = &e->windows;
+    int64_t most = w->count - k < e->rows ? w->count - k : e->rows, rows = 1;
+
+    while (rows < most && windows_at(w, k + rows).inputs == windows_at(w, k).inputs)
+        rows++;
+    return rows;
+}
+
+/* The losses [rows, inputs] of windows k..k+rows-1. */
+static alibi_status run_batch(void *user, int64_t k, int64_t rows, void *losses)
+{
+    struct evaluation *e = user;
     int64_t inputs = windows_at(&e->windows, k).inputs;
 
     e->passing = 0;
@@ -130,43 +149,73 @@ static alibi_status run_batch(struct evaluation *e, int64_t k, int64_t rows)
         e->passing += inputs - w.first;
     }
     if (e->cache)
-        TRY_RETURN(
-            model_extend_loss(e->workspace, e->cache, 0, e->tokens, e->targets, inputs, e->nll));
-    else
-        TRY_RETURN(model_loss(e->workspace, e->tokens, e->targets, rows, inputs, e->nll));
+        return model_extend_loss(e->workspace, e->cache, 0, e->tokens, e->targets, inputs, losses);
+    return model_loss(e->workspace, e->tokens, e->targets, rows, inputs, losses);
+}
+
+static alibi_status score_batch(void *user, int64_t k, int64_t rows, const void *losses)
+{
+    struct evaluation *e = user;
+    int64_t inputs = windows_at(&e->windows, k).inputs;
+
     for (int64_t row = 0; row < rows; row++) {
         struct window w = windows_at(&e->windows, k + row);
 
-        if (!score_window(&e->score, e->nll + row * inputs, &w, e->cache ? w.start : 0))
+        if (!score_window(&e->score, (const float *)losses + row * inputs, &w,
+                          e->cache ? w.start : 0))
             return fail(
                 ALIBI_NUMERIC,
                 "'%s', the window of tokens %lld to %lld at length %lld: the loss is not finite",
                 corpus_name(e->span.corpus), (long long)w.start, (long long)(w.start + inputs),
                 (long long)e->windows.length);
     }
+    report(e, 0);
     return ALIBI_OK;
 }
 
-/* A batch is windows with equally many inputs: the full ones of several blocks, or their shorter
- * last ones. */
+static alibi_status say_stopped(void *user)
+{
+    const struct evaluation *e = user;
+
+    return fail(ALIBI_INTERRUPTED, "%s: stopped after %lld of %lld tokens", e->task,
+                (long long)e->score.tokens, (long long)e->windows.scored);
+}
+
 static alibi_status run_all(struct evaluation *e)
 {
-    const struct windows *w = &e->windows;
-    int64_t rows;
+    return rounds_run(
+        &(struct rounds){ .call = e->call,
+                          .count = e->windows.count,
+                          .bytes = (size_t)(e->rows * e->windows.length) * sizeof(float),
+                          .user = e,
+                          .rows = rows_from,
+                          .compute = run_batch,
+                          .add = score_batch,
+                          .stopped = say_stopped });
+}
 
-    for (int64_t k = 0; k < w->count; k += rows) {
-        int64_t most = w->count - k < e->rows ? w->count - k : e->rows;
+/* What attention did at all ranks. */
+static alibi_status count_attention(const struct evaluation *e, struct attention_statistics *out)
+{
+    alibi_status status;
+    alibi_comm *comm = call_comm(e->call);
+    int size = comm_size(comm);
+    struct attention_statistics *all = NULL;
 
-        if (call_stopped(e->call))
-            return fail(ALIBI_INTERRUPTED, "%s: stopped after %lld of %lld tokens", e->task,
-                        (long long)e->score.tokens, (long long)w->scored);
-        rows = 1;
-        while (rows < most && windows_at(w, k + rows).inputs == windows_at(w, k).inputs)
-            rows++;
-        TRY_RETURN(run_batch(e, k, rows));
-        report(e, 0);
+    status = NEW_ARRAY(&all, size, "statistics of ranks");
+    TRY(comm_agree(comm, status));
+    all[comm_rank(comm)] = workspace_statistics(e->workspace);
+    TRY(comm_collect(comm, all, sizeof *all));
+    *out = all[0];
+    for (int r = 1; r < size; r++) {
+        out->tiles.used += all[r].tiles.used;
+        out->tiles.all += all[r].tiles.all;
+        out->seconds += all[r].seconds;
+        out->skipped = fmax(out->skipped, all[r].skipped);
     }
-    return ALIBI_OK;
+out:
+    mem_free(all);
+    return status;
 }
 
 /* ---- checks */
@@ -245,16 +294,24 @@ static alibi_status check_text(struct span span, const struct alibi_eval *e)
 }
 
 /* Whatever the text. */
-static alibi_status check_request(const struct model *m, const struct alibi_eval *e, double skip)
+static alibi_status check_request(const struct model *m, const struct alibi_eval *e,
+                                  const struct alibi_call *call)
 {
-    TRY_RETURN(check_options(e, skip));
+    int ranks = comm_size(call_comm(call));
+
+    TRY_RETURN(check_options(e, call_skip(call)));
+    if (e->protocol == ALIBI_STREAM && ranks > 1)
+        return fail(ALIBI_USAGE,
+                    "protocol stream: each part of the text is read after all before it, so %d "
+                    "ranks cannot divide it; start one process",
+                    ranks);
     return e->protocol == ALIBI_STREAM ? stream_check(m) : model_check_length(m, e->length);
 }
 
 static alibi_status check_all(const struct model *m, struct span span, const struct alibi_eval *e,
-                              double skip)
+                              const struct alibi_call *call)
 {
-    TRY_RETURN(check_request(m, e, skip));
+    TRY_RETURN(check_request(m, e, call));
     TRY_RETURN(evaluate_check_vocab(m, corpus_tokenizer(span.corpus), "the text"));
     return check_text(span, e);
 }
@@ -269,10 +326,9 @@ struct blocks eval_blocks(struct span span, const struct alibi_eval *e)
 }
 
 static void fill_result(const struct evaluation *e, const struct alibi_eval *eval,
-                        struct alibi_eval_result *result)
+                        struct attention_statistics s, struct alibi_eval_result *result)
 {
     const struct windows *w = &e->windows;
-    struct attention_statistics s = workspace_statistics(e->workspace);
     int64_t words = 0, bytes = 0, length = e->cache ? w->blocks.size : w->length;
 
     for (int64_t k = 0; k < (w->list ? w->count : w->blocks.count); k++) {
@@ -308,19 +364,16 @@ alibi_status evaluate_span(const struct model *m, struct span span, const struct
 {
     alibi_status status;
     struct evaluation e = { .model = m, .call = call, .task = task, .span = span };
-    int64_t length = eval->protocol == ALIBI_STREAM ? STREAM_TOKENS : eval->length;
-    int64_t stride = eval->protocol == ALIBI_SLIDING ? eval->stride : length;
+    struct attention_statistics statistics;
 
     device_reset_peak(m->device);
-    TRY(check_all(m, span, eval, call_skip(call)));
-    if (protocol_is_foreign(eval->protocol))
-        TRY(protocol_windows(&e.windows, span, eval));
-    else
-        e.windows = windows_of(eval_blocks(span, eval), length, stride);
-    e.score.blocks = e.windows.blocks;
-    TRY(evaluation_init(&e, eval));
+    status = check_all(m, span, eval, call);
+    if (status == ALIBI_OK)
+        status = evaluation_init(&e, eval);
+    TRY(comm_agree(call_comm(call), status));
     TRY(run_all(&e));
-    fill_result(&e, eval, result);
+    TRY(count_attention(&e, &statistics));
+    fill_result(&e, eval, statistics, result);
 out:
     evaluation_fini(&e);
     return status;
@@ -329,7 +382,7 @@ out:
 alibi_status alibi_eval_check(const alibi_model *model, const struct alibi_eval *eval,
                               const struct alibi_call *call)
 {
-    return check_request(model->model, eval, call_skip(call));
+    return check_request(model->model, eval, call);
 }
 
 alibi_status alibi_eval_check_text(const alibi_corpus *corpus, enum alibi_split split,
@@ -344,10 +397,17 @@ alibi_status alibi_evaluate(const alibi_model *model, const alibi_corpus *corpus
 {
     struct span span = corpus_span(corpus, split);
     int64_t trained = model->model->config.train_length;
+    const int64_t request[] = { split,        eval->length, eval->protocol,   eval->stride,
+                                eval->tokens, eval->block,  eval->contiguous, eval->verify,
+                                eval->window };
     char task[ALIBI_NAME_MAX] = "eval stream";
+    alibi_status status;
 
-    TRY_RETURN(check_all(model->model, span, eval, call_skip(call)));
-    TRY_RETURN(evaluate_check_tokenizer(model->tokenizer, corpus));
+    status = check_all(model->model, span, eval, call);
+    if (status == ALIBI_OK)
+        status = evaluate_check_tokenizer(model->tokenizer, corpus);
+    TRY_RETURN(comm_agree(call_comm(call), status));
+    TRY_RETURN(rounds_check(model, corpus, request, sizeof request, call));
     if (eval->protocol != ALIBI_STREAM) {
         snprintf(task, sizeof task, "eval %lld", (long long)eval->length);
         if (trained > 0 && eval->length > trained)

@@ -150,26 +150,66 @@ static void fill_row(const struct probe *p, enum target_condition condition, int
     span_read(p->span, b->start, T, wanted + c - 1);
 }
 
-static alibi_status run_batch(struct probe *p, enum target_condition condition, int c, int64_t k,
-                              int64_t rows)
+/* One series: the losses after a context, an index, under a condition. */
+struct series {
+    struct probe *probe;
+    enum target_condition condition;
+    int context;
+};
+
+static int64_t rows_from(void *user, int64_t k)
 {
-    int64_t context = p->request.contexts.at[c], T = p->request.block, inputs = inputs_of(p, c);
+    const struct series *s = user;
+    int64_t inputs = inputs_of(s->probe, s->context), left = s->probe->targets.count - k;
+    int64_t tokens = s->probe->model->device->ops->traits.batch_tokens;
+    int64_t most = inputs < tokens ? tokens / inputs : 1;
+
+    return left < most ? left : most;
+}
+
+/* The losses [rows, T] of the targets of blocks k..k+rows-1. */
+static alibi_status run_batch(void *user, int64_t k, int64_t rows, void *losses)
+{
+    const struct series *s = user;
+    struct probe *p = s->probe;
+    int64_t context = p->request.contexts.at[s->context], T = p->request.block;
+    int64_t inputs = inputs_of(p, s->context);
 
     for (int64_t row = 0; row < rows; row++)
-        fill_row(p, condition, k + row, context, p->ids + row * inputs, p->wanted + row * inputs);
+        fill_row(p, s->condition, k + row, context, p->ids + row * inputs,
+                 p->wanted + row * inputs);
     TRY_RETURN(model_loss(p->workspace, p->ids, p->wanted, rows, inputs, p->nll));
-    for (int64_t row = 0; row < rows; row++) {
-        const float *from = p->nll + row * inputs + context - 1;
-
-        for (int64_t i = 0; i < T; i++)
-            if (!isfinite(from[i]))
-                return fail(ALIBI_NUMERIC,
-                            "'%s', token %lld after a context of %lld: the loss is not finite",
-                            corpus_name(p->span.corpus),
-                            (long long)(p->targets.at[k + row].start + i), (long long)context);
-        memcpy(p->series[condition][c] + (k + row) * T, from, (size_t)T * sizeof *from);
-    }
+    for (int64_t row = 0; row < rows; row++)
+        memcpy((float *)losses + row * T, p->nll + row * inputs + context - 1,
+               (size_t)T * sizeof(float));
     return ALIBI_OK;
+}
+
+static alibi_status add_batch(void *user, int64_t k, int64_t rows, const void *losses)
+{
+    const struct series *s = user;
+    struct probe *p = s->probe;
+    int64_t T = p->request.block;
+    const float *from = losses;
+
+    for (int64_t i = 0; i < rows * T; i++)
+        if (!isfinite(from[i]))
+            return fail(
+                ALIBI_NUMERIC, "'%s', token %lld after a context of %lld: the loss is not finite",
+                corpus_name(p->span.corpus), (long long)(p->targets.at[k + i / T].start + i % T),
+                (long long)p->request.contexts.at[s->context]);
+    memcpy(p->series[s->condition][s->context] + k * T, from, (size_t)(rows * T) * sizeof *from);
+    p->read += rows * inputs_of(p, s->context);
+    report_tokens(p->call, "fixed targets", p->read, p->to_read, NAN, p->started, &p->reported);
+    return ALIBI_OK;
+}
+
+static alibi_status say_stopped(void *user)
+{
+    const struct probe *p = ((const struct series *)user)->probe;
+
+    return fail(ALIBI_INTERRUPTED, "fixed targets: stopped after %lld of %lld tokens",
+                (long long)p->read, (long long)p->to_read);
 }
 
 /* The series of a condition: the controls are for contexts beyond L. */
@@ -182,21 +222,19 @@ static bool is_measured(const struct probe *p, int condition, int c)
     return condition == TARGETS_OWN || p->request.contexts.at[c] > p->request.length;
 }
 
-static alibi_status run_series(struct probe *p, enum target_condition condition, int c)
+static alibi_status run_series(struct series *s)
 {
-    int64_t inputs = inputs_of(p, c), tokens = p->model->device->ops->traits.batch_tokens;
-    int64_t most = inputs < tokens ? tokens / inputs : 1;
+    const struct probe *p = s->probe;
 
-    for (int64_t k = 0, rows; k < p->targets.count; k += rows) {
-        if (call_stopped(p->call))
-            return fail(ALIBI_INTERRUPTED, "fixed targets: stopped after %lld of %lld tokens",
-                        (long long)p->read, (long long)p->to_read);
-        rows = p->targets.count - k < most ? p->targets.count - k : most;
-        TRY_RETURN(run_batch(p, condition, c, k, rows));
-        p->read += rows * inputs;
-        report_tokens(p->call, "fixed targets", p->read, p->to_read, NAN, p->started, &p->reported);
-    }
-    return ALIBI_OK;
+    return rounds_run(
+        &(struct rounds){ .call = p->call,
+                          .count = p->targets.count,
+                          .bytes = (size_t)(rows_from(s, 0) * p->request.block) * sizeof(float),
+                          .user = s,
+                          .rows = rows_from,
+                          .compute = run_batch,
+                          .add = add_batch,
+                          .stopped = say_stopped });
 }
 
 /* One workspace at a time: its settings say how attention is cut. */
@@ -204,14 +242,15 @@ static alibi_status run_condition(struct probe *p, enum target_condition conditi
 {
     alibi_status status;
 
-    TRY(workspace_new(
+    status = workspace_new(
         &p->workspace, p->model,
         &(struct pass_settings){ .skip = call_skip(p->call),
                                  .window = condition == TARGETS_WINDOW ? p->request.length : 0,
-                                 .sinks = p->request.sinks }));
+                                 .sinks = p->request.sinks });
+    TRY(comm_agree(call_comm(p->call), status));
     for (int c = 0; c < p->request.contexts.count; c++)
         if (is_measured(p, condition, c))
-            TRY(run_series(p, condition, c));
+            TRY(run_series(&(struct series){ p, condition, c }));
 out:
     workspace_free(p->workspace);
     p->workspace = NULL;
@@ -489,8 +528,8 @@ alibi_status alibi_targets_check(const alibi_model *model, const struct alibi_ta
     return check_contexts(&resolved, model->model);
 }
 
-/* Every series of a request, which is resolved. */
-static alibi_status run(struct probe *p, const alibi_model *model, const alibi_corpus *corpus)
+/* Before the first series of a request, which is resolved. */
+static alibi_status prepare(struct probe *p, const alibi_model *model, const alibi_corpus *corpus)
 {
     TRY_RETURN(evaluate_check_vocab(p->model, corpus_tokenizer(corpus), "the text"));
     TRY_RETURN(evaluate_check_tokenizer(model->tokenizer, corpus));
@@ -503,6 +542,22 @@ static alibi_status run(struct probe *p, const alibi_model *model, const alibi_c
                   corpus_name(corpus));
     TRY_RETURN(probe_init(p));
     mark_repeats(p);
+    return ALIBI_OK;
+}
+
+/* Every series. `status` is that of the request. */
+static alibi_status run(struct probe *p, const alibi_model *model, const alibi_corpus *corpus,
+                        alibi_status status)
+{
+    const struct alibi_targets *t = &p->request;
+    int64_t request[6 + ALIBI_LIST_MAX] = { p->span.count, t->length, t->blocks,
+                                            t->block,      t->gram,   t->sinks };
+
+    memcpy(request + 6, t->contexts.at, (size_t)t->contexts.count * sizeof *request);
+    if (status == ALIBI_OK)
+        status = prepare(p, model, corpus);
+    TRY_RETURN(comm_agree(call_comm(p->call), status));
+    TRY_RETURN(rounds_check(model, corpus, request, sizeof request, p->call));
     for (int condition = 0; condition < TARGET_CONDITIONS; condition++)
         TRY_RETURN(run_condition(p, condition));
     return ALIBI_OK;
@@ -517,10 +572,12 @@ alibi_status alibi_probe_targets(const alibi_model *model, const alibi_corpus *c
         .model = model->model, .call = call, .span = corpus_span(corpus, split), .request = *targets
     };
 
-    TRY(targets_resolve(&p.request, p.model->config.train_length));
-    TRY(check_contexts(&p.request, p.model));
-    TRY(run(&p, model, corpus));
-    TRY(fill_result(&p, result));
+    status = targets_resolve(&p.request, p.model->config.train_length);
+    if (status == ALIBI_OK)
+        status = check_contexts(&p.request, p.model);
+    TRY(run(&p, model, corpus, status));
+    status = fill_result(&p, result);
+    TRY(comm_agree(call_comm(call), status));
 out:
     probe_fini(&p);
     return status;
@@ -535,7 +592,7 @@ alibi_status probe_losses(const alibi_model *model, const alibi_corpus *corpus,
         .model = model->model, .call = call, .span = corpus_span(corpus, split), .request = *targets
     };
 
-    TRY(run(&p, model, corpus));
+    TRY(run(&p, model, corpus, ALIBI_OK));
     fill_losses(&p, losses);
 out:
     probe_fini(&p);

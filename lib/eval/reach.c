@@ -2,8 +2,10 @@
  *
  * Windows are spread over the split. Queries of the second half of each window count, so that every
  * one has at least half a window before it; the weights of all their keys are added up by distance,
- * layer by layer, and nothing of the size of a window squared exists at any time. */
+ * layer by layer, and nothing of the size of a window squared exists at any time. The sums of a
+ * batch are made alone, and added in the order of batches. */
 #include <math.h>
+#include <string.h>
 
 #include "eval/eval.h"
 
@@ -16,7 +18,10 @@ struct reading {
     struct span span;
     struct blocks blocks; /* a window each */
     struct workspace *workspace;
-    int32_t *tokens, *targets; /* [windows of a batch, L]; nothing is scored */
+    struct reach reach;        /* of the batch under way */
+    struct head_reach *heads;  /* [N, H], the sums so far */
+    int64_t rows;              /* windows of a batch, at most */
+    int32_t *tokens, *targets; /* [rows, L]; nothing is scored */
     float *nll;
     double started;
 };
@@ -36,28 +41,71 @@ static void report(const struct reading *r, int64_t done)
                            });
 }
 
-static alibi_status read_windows(struct reading *r)
+static int64_t heads_of(const struct model *m)
+{
+    return m->config.layers * m->config.heads;
+}
+
+static alibi_status reading_init(struct reading *r)
 {
     int64_t L = r->blocks.size, tokens = r->model->device->ops->traits.batch_tokens;
     int64_t most = L < tokens ? tokens / L : 1;
 
-    most = most < r->blocks.count ? most : r->blocks.count;
-    TRY_RETURN(NEW_ARRAY(&r->tokens, most * L, "inputs of a probe"));
-    TRY_RETURN(NEW_ARRAY(&r->targets, most * L, "targets of a probe"));
-    TRY_RETURN(NEW_ARRAY(&r->nll, most * L, "losses of a probe"));
-    for (int64_t i = 0; i < most * L; i++)
+    r->rows = most < r->blocks.count ? most : r->blocks.count;
+    TRY_RETURN(NEW_ZERO_ARRAY(&r->heads, heads_of(r->model), "weights by distance"));
+    TRY_RETURN(NEW_ARRAY(&r->tokens, r->rows * L, "inputs of a probe"));
+    TRY_RETURN(NEW_ARRAY(&r->targets, r->rows * L, "targets of a probe"));
+    TRY_RETURN(NEW_ARRAY(&r->nll, r->rows * L, "losses of a probe"));
+    for (int64_t i = 0; i < r->rows * L; i++)
         r->targets[i] = -1;
-    for (int64_t k = 0, rows; k < r->blocks.count; k += rows) {
-        if (call_stopped(r->call))
-            return fail(ALIBI_INTERRUPTED, "attention: stopped after %lld of %lld windows",
-                        (long long)k, (long long)r->blocks.count);
-        rows = r->blocks.count - k < most ? r->blocks.count - k : most;
-        for (int64_t row = 0; row < rows; row++)
-            span_read(r->span, blocks_start(&r->blocks, k + row), L, r->tokens + row * L);
-        TRY_RETURN(model_loss(r->workspace, r->tokens, r->targets, rows, L, r->nll));
-        report(r, k + rows);
+    return workspace_new(&r->workspace, r->model,
+                         &(struct pass_settings){ .skip = call_skip(r->call), .reach = &r->reach });
+}
+
+static int64_t rows_from(void *user, int64_t k)
+{
+    const struct reading *r = user;
+
+    return r->blocks.count - k < r->rows ? r->blocks.count - k : r->rows;
+}
+
+static alibi_status read_batch(void *user, int64_t k, int64_t rows, void *heads)
+{
+    struct reading *r = user;
+    int64_t L = r->blocks.size;
+
+    r->reach.heads = heads;
+    memset(heads, 0, (size_t)heads_of(r->model) * sizeof *r->reach.heads);
+    for (int64_t row = 0; row < rows; row++)
+        span_read(r->span, blocks_start(&r->blocks, k + row), L, r->tokens + row * L);
+    return model_loss(r->workspace, r->tokens, r->targets, rows, L, r->nll);
+}
+
+static alibi_status add_batch(void *user, int64_t k, int64_t rows, const void *heads)
+{
+    struct reading *r = user;
+
+    for (int64_t i = 0; i < heads_of(r->model); i++) {
+        const struct head_reach *from = (const struct head_reach *)heads + i;
+        struct head_reach *to = &r->heads[i];
+
+        to->queries += from->queries;
+        for (int b = 0; b < REACH_BINS; b++)
+            to->weight[b] += from->weight[b];
+        to->beyond += from->beyond;
+        to->distance += from->distance;
+        to->entropy += from->entropy;
     }
+    report(r, k + rows);
     return ALIBI_OK;
+}
+
+static alibi_status say_stopped(void *user)
+{
+    const struct reading *r = user;
+
+    return fail(ALIBI_INTERRUPTED, "attention: stopped before all of %lld windows were read",
+                (long long)r->blocks.count);
 }
 
 static struct alibi_head_attention mean_of(const struct head_reach *h, int bins)
@@ -90,10 +138,10 @@ static void add_uniform(struct head_reach *h, const struct reach *reach, int64_t
     }
 }
 
-static alibi_status new_result(struct alibi_attention_result **out, const struct reading *r,
-                               const struct reach *reach)
+static alibi_status new_result(struct alibi_attention_result **out, const struct reading *r)
 {
     int64_t L = r->blocks.size, N = r->model->config.layers, H = r->model->config.heads;
+    const struct reach *reach = &r->reach;
     struct alibi_attention_result *a = NULL;
     struct head_reach uniform = { 0 };
     void *memory;
@@ -103,7 +151,7 @@ static alibi_status new_result(struct alibi_attention_result **out, const struct
     *a = (struct alibi_attention_result){ .length = L,
                                           .near = reach->near,
                                           .windows = r->blocks.count,
-                                          .queries = reach->heads[0].queries,
+                                          .queries = r->heads[0].queries,
                                           .layers = N,
                                           .heads = H,
                                           .bins = reach_bin(L - 1) + 1,
@@ -113,7 +161,7 @@ static alibi_status new_result(struct alibi_attention_result **out, const struct
         return ALIBI_MEMORY;
     }
     for (int64_t i = 0; i < N * H; i++)
-        a->head[i] = mean_of(&reach->heads[i], a->bins);
+        a->head[i] = mean_of(&r->heads[i], a->bins);
     add_uniform(&uniform, reach, L);
     a->uniform = mean_of(&uniform, a->bins);
     *out = a;
@@ -134,6 +182,17 @@ static alibi_status check(const struct model *m, struct span span,
     return ALIBI_OK;
 }
 
+/* At most so many windows, a block each; a single one is from the middle. */
+static struct blocks windows_spread(int64_t tokens, int64_t length, int64_t most)
+{
+    int64_t count = tokens / length < most ? tokens / length : most;
+
+    return (struct blocks){ .all = tokens,
+                            .size = length,
+                            .count = count,
+                            .first = count == 1 ? (tokens - length) / 2 : 0 };
+}
+
 alibi_status alibi_probe_attention(struct alibi_attention_result **out, const alibi_model *model,
                                    const alibi_corpus *corpus, enum alibi_split split,
                                    const struct alibi_attention *how, const struct alibi_call *call)
@@ -142,31 +201,42 @@ alibi_status alibi_probe_attention(struct alibi_attention_result **out, const al
     const struct model *m = model->model;
     int64_t length = how->length > 0 ? how->length : m->config.train_length;
     int64_t near = how->near > 0 ? how->near : m->config.train_length;
-    struct reading r = { .model = m, .call = call, .span = corpus_span(corpus, split) };
-    struct reach reach = { .from = length / 2,
-                           .step = length / 2 / QUERIES > 1 ? length / 2 / QUERIES : 1,
-                           .near = near };
-    int64_t windows;
+    const int64_t request[] = { split, length, near, how->windows };
+    struct reading r = { .model = m,
+                         .call = call,
+                         .span = corpus_span(corpus, split),
+                         .reach = { .from = length / 2,
+                                    .step = length / 2 / QUERIES > 1 ? length / 2 / QUERIES : 1,
+                                    .near = near },
+                         .started = clock_seconds() };
 
-    TRY(check(m, r.span, how, length, near));
-    TRY(evaluate_check_vocab(m, corpus_tokenizer(corpus), "the text"));
-    TRY(evaluate_check_tokenizer(model->tokenizer, corpus));
-    windows = r.span.count / length < how->windows ? r.span.count / length : how->windows;
-    r.blocks = (struct blocks){ .all = r.span.count, .size = length, .count = windows };
-    if (windows == 1)
-        r.blocks.first = (r.span.count - length) / 2;
-    r.started = clock_seconds();
-    TRY(NEW_ZERO_ARRAY(&reach.heads, m->config.layers * m->config.heads, "weights by distance"));
-    TRY(workspace_new(&r.workspace, m,
-                      &(struct pass_settings){ .skip = call_skip(call), .reach = &reach }));
-    TRY(read_windows(&r));
-    TRY(new_result(out, &r, &reach));
+    status = check(m, r.span, how, length, near);
+    if (status == ALIBI_OK)
+        status = evaluate_check_vocab(m, corpus_tokenizer(corpus), "the text");
+    if (status == ALIBI_OK)
+        status = evaluate_check_tokenizer(model->tokenizer, corpus);
+    if (status == ALIBI_OK) {
+        r.blocks = windows_spread(r.span.count, length, how->windows);
+        status = reading_init(&r);
+    }
+    TRY(comm_agree(call_comm(call), status));
+    TRY(rounds_check(model, corpus, request, sizeof request, call));
+    TRY(rounds_run(&(struct rounds){ .call = call,
+                                     .count = r.blocks.count,
+                                     .bytes = (size_t)heads_of(m) * sizeof *r.heads,
+                                     .user = &r,
+                                     .rows = rows_from,
+                                     .compute = read_batch,
+                                     .add = add_batch,
+                                     .stopped = say_stopped }));
+    status = new_result(out, &r);
+    TRY(comm_agree(call_comm(call), status));
 out:
     workspace_free(r.workspace);
     mem_free(r.tokens);
     mem_free(r.targets);
     mem_free(r.nll);
-    mem_free(reach.heads);
+    mem_free(r.heads);
     return status;
 }
 

@@ -201,6 +201,7 @@ struct alibi_experiment {
     const char *title, *about, *tier_about;
     struct alibi_name_list tiers;
 
+    bool follows; /* in a run of several ranks: rank 0 keeps the folder, and this one reads it */
     int texts, models, evaluations, claims;
     struct experiment_text text[ALIBI_LIST_MAX];
     struct experiment_model model[ALIBI_LIST_MAX];

@@ -3,7 +3,10 @@
  *   for each seed, for each model:
  *       train (or resume) -> evaluate -> result.json after each step -> results.json, report.html
  *
- * Seeds are the outer loop: an experiment that is stopped early has some of them whole. */
+ * Seeds are the outer loop: an experiment that is stopped early has some of them whole.
+ *
+ * Of N ranks, rank r does the trainings r, r + N, ... of those that are missing, each with all
+ * models that have its weights. Rank 0 alone writes what is not of one model. */
 #include <math.h>
 #include <string.h>
 
@@ -15,6 +18,7 @@
 /* One training that is not complete. */
 struct pending {
     int model, seed;
+    bool mine; /* of this rank */
     double train_tokens, valid_tokens, test_tokens;
 };
 
@@ -79,6 +83,28 @@ double tested_tokens(const alibi_experiment *e, int model, int seed)
         }
     }
     return sum;
+}
+
+/* The model that is trained for it. */
+static int trained_model(const alibi_experiment *e, const struct pending *p)
+{
+    return e->model[p->model].of < 0 ? p->model : e->model[p->model].of;
+}
+
+/* Models of one training are of one rank. */
+static void divide(struct work *w, const alibi_experiment *e, const alibi_comm *comm)
+{
+    int trainings = 0;
+
+    for (int i = 0; i < w->count; i++) {
+        struct pending *p = &w->at[i];
+        int same = 0;
+
+        while (same < i && (w->at[same].seed != p->seed ||
+                            trained_model(e, &w->at[same]) != trained_model(e, p)))
+            same++;
+        p->mine = same < i ? w->at[same].mine : trainings++ % comm_size(comm) == comm_rank(comm);
+    }
 }
 
 /* The trainings that are selected and not complete, seeds outermost. */
@@ -308,10 +334,9 @@ out:
 static bool weights_are_needed(const alibi_experiment *e, const struct work *w, int index)
 {
     const struct pending *p = &w->at[index];
-    int of = e->model[p->model].of < 0 ? p->model : e->model[p->model].of;
 
     for (int i = index + 1; i < w->count; i++)
-        if (w->at[i].seed == p->seed && e->model[w->at[i].model].of == of)
+        if (w->at[i].seed == p->seed && e->model[w->at[i].model].of == trained_model(e, p))
             return true;
     return false;
 }
@@ -385,29 +410,29 @@ static alibi_status give_up(alibi_experiment *e, const struct pending *p, const 
     return found ? folder_save_model(e, p->model, p->seed, dir) : ALIBI_NUMERIC;
 }
 
-/* What is left for the forecast when training `index` begins. */
+/* What is left of this rank's work for the forecast when training `index` begins. */
 static void forecast_from(struct work *w, int index)
 {
     struct forecast *f = &w->forecast;
 
-    f->models = w->count - index;
+    f->models = 1;
     f->train_tokens = f->valid_tokens = 0;
     f->test_tokens = w->at[index].test_tokens;
     for (int i = index + 1; i < w->count; i++) {
+        if (!w->at[i].mine)
+            continue;
+        f->models++;
         f->train_tokens += w->at[i].train_tokens;
         f->valid_tokens += w->at[i].valid_tokens;
         f->test_tokens += w->at[i].test_tokens;
     }
 }
 
-static alibi_status run_models(alibi_experiment *e, alibi_device *device, struct work *w,
-                               const struct alibi_experiment_run *how, const char *dir,
-                               const struct alibi_call *call)
+/* Everything before the first training. */
+static alibi_status prepare(alibi_experiment *e, alibi_device *device, struct work *w,
+                            const struct alibi_experiment_run *how, const char *dir,
+                            const struct alibi_call *call)
 {
-    alibi_status status;
-
-    if (w->count == 0)
-        return ALIBI_OK;
     TRY_RETURN(open_texts(e, w, how, dir, call));
     TRY_RETURN(check_models(e, w, call));
     TRY_RETURN(probes_note_short(e, call));
@@ -422,42 +447,134 @@ static alibi_status run_models(alibi_experiment *e, alibi_device *device, struct
         p->test_tokens = tested_tokens(e, p->model, p->seed);
     }
     call_note(call, "to train and test: %d model%s", w->count, w->count == 1 ? "" : "s");
+    return ALIBI_OK;
+}
+
+/* What all ranks have found so far, by rank 0. */
+static alibi_status write_results(alibi_experiment *e, const char *dir, const alibi_comm *comm)
+{
+    if (!comm_is_root(comm))
+        return ALIBI_OK;
+    if (comm_size(comm) > 1)
+        TRY_RETURN(alibi_experiment_load(e, dir));
+    return results_write(e, dir, 0, NULL);
+}
+
+/* The models of this rank. */
+static alibi_status run_own(alibi_experiment *e, alibi_device *device, struct work *w,
+                            const struct alibi_experiment_run *how, const char *dir,
+                            const struct alone *alone)
+{
+    alibi_status status;
+
     for (int i = 0; i < w->count; i++) {
-        if (call_stopped(call))
+        if (!w->at[i].mine)
+            continue;
+        if (call_stopped(alone->outer) || call_stopped(&alone->call))
             return ALIBI_INTERRUPTED;
         forecast_from(w, i);
         do {
-            status = run_model(e, device, w, i, how, dir, call);
+            status = run_model(e, device, w, i, how, dir, &alone->call);
             if (status == ALIBI_NUMERIC)
-                TRY_RETURN(give_up(e, &w->at[i], dir, call));
+                TRY_RETURN(give_up(e, &w->at[i], dir, &alone->call));
         } while (status == ALIBI_NUMERIC && !model_is_complete(e, w->at[i].model, w->at[i].seed));
         if (status != ALIBI_OK && status != ALIBI_NUMERIC)
             return status;
-        TRY_RETURN(results_write(e, dir, 0, NULL));
+        TRY_RETURN(write_results(e, dir, alone->comm));
     }
     return ALIBI_OK;
+}
+
+static alibi_status run_models(alibi_experiment *e, alibi_device *device, struct work *w,
+                               const struct alibi_experiment_run *how, const char *dir,
+                               const struct alibi_call *call)
+{
+    alibi_comm *comm = call_comm(call);
+    alibi_status status = ALIBI_OK;
+    struct alone alone;
+
+    if (w->count == 0)
+        return ALIBI_OK;
+    divide(w, e, comm);
+    if (!e->follows)
+        status = prepare(e, device, w, how, dir, call);
+    TRY_RETURN(comm_agree(comm, status));
+    if (e->follows) { /* rank 0 has made the texts */
+        status = alibi_experiment_load(e, dir);
+        if (status == ALIBI_OK)
+            status = prepare(e, device, w, how, dir, call);
+    }
+    TRY_RETURN(comm_agree(comm, status));
+    alone_begin(&alone, call);
+    TRY_RETURN(alone_end(&alone, run_own(e, device, w, how, dir, &alone)));
+    status = write_results(e, dir, comm);
+    for (int i = 0; i < w->count && status == ALIBI_OK && !e->follows; i++)
+        if (!model_is_complete(e, w->at[i].model, w->at[i].seed))
+            status = fail(ALIBI_IO,
+                          "'%s' does not show the result of model '%s' to rank 0 yet; repeat the "
+                          "command",
+                          dir, e->model[w->at[i].model].name);
+    return comm_agree(comm, status);
+}
+
+/* Rank 0 takes the folder, and the others find it taken by the same experiment. */
+static alibi_status enter(alibi_experiment *e, const char *dir, struct lock **lock,
+                          const struct alibi_experiment_run *how, const struct alibi_call *call)
+{
+    TRY_RETURN(folder_create(dir));
+    TRY_RETURN(folder_refuse_other(dir, FOLDER_EXPERIMENT)); /* before the lock, which leaves a
+                                                                file */
+    if (!e->follows)
+        TRY_RETURN(lock_take(lock, dir));
+    TRY_RETURN(folder_check(e, dir));
+    TRY_RETURN(alibi_experiment_load(e, dir));
+    for (int t = 0; t < e->texts; t++)
+        TRY_RETURN(text_check(e, t, how, dir, call));
+    return e->follows ? ALIBI_OK : folder_enter(e, dir);
+}
+
+/* What shapes the work must be the same at all ranks. */
+static alibi_status check_ranks(const alibi_experiment *e, alibi_comm *comm)
+{
+    bool selected[2 * ALIBI_LIST_MAX] = { false };
+
+    for (int m = 0; m < e->models; m++)
+        selected[m] = e->model[m].selected;
+    for (int v = 0; v < e->evaluations; v++)
+        selected[ALIBI_LIST_MAX + v] = e->evaluation[v].selected;
+    TRY_RETURN(comm_same(comm, e->bytes, e->length, "experiment"));
+    TRY_RETURN(comm_same(comm, e->tier, strlen(e->tier), "--tier"));
+    return comm_same(comm, selected, sizeof selected, "--only");
 }
 
 alibi_status alibi_experiment_run(alibi_experiment *e, alibi_device *device,
                                   const struct alibi_experiment_run *how, const char *dir,
                                   const struct alibi_call *call)
 {
-    alibi_status status;
+    alibi_status status = ALIBI_OK;
+    alibi_comm *comm = call_comm(call);
     struct lock *lock = NULL;
     struct work work = { .forecast.experiment = true };
+    struct alone alone;
 
-    TRY(folder_create(dir));
-    TRY(folder_refuse_other(dir, FOLDER_EXPERIMENT)); /* before the lock, which leaves a file */
-    TRY(lock_take(&lock, dir));
-    TRY(folder_check(e, dir));
-    TRY(alibi_experiment_load(e, dir));
-    for (int t = 0; t < e->texts; t++)
-        TRY(text_check(e, t, how, dir, call));
-    TRY(list_work(&work, e));
-    TRY(folder_enter(e, dir));
+    e->follows = !comm_is_root(comm);
+    TRY(check_ranks(e, comm));
+    if (!e->follows)
+        status = enter(e, dir, &lock, how, call);
+    TRY(comm_agree(comm, status));
+    TRY(ranks_find(comm, dir, NAME_EXPERIMENT));
+    if (e->follows)
+        status = enter(e, dir, &lock, how, call);
+    if (status == ALIBI_OK)
+        status = list_work(&work, e);
+    TRY(comm_agree(comm, status));
     TRY(run_models(e, device, &work, how, dir, call));
-    TRY(speed_run(e, device, dir, call));
-    TRY(results_write(e, dir, 0, NULL));
+    alone_begin(&alone, call);
+    if (!e->follows)
+        status = speed_run(e, device, dir, &alone.call);
+    if (!e->follows && status == ALIBI_OK)
+        status = results_write(e, dir, 0, NULL);
+    TRY(alone_end(&alone, status));
 out:
     if (status == ALIBI_INTERRUPTED)
         fail(status, "stopped; completed work is saved in '%s', and the same command resumes it",

@@ -267,7 +267,7 @@ out:
 }
 
 static alibi_status open_files(alibi_corpus **out, const struct experiment_text *t,
-                               const alibi_tokenizer *tokenizer,
+                               const alibi_tokenizer *tokenizer, bool made,
                                const struct alibi_experiment_run *how, const char *folder,
                                const struct alibi_call *call)
 {
@@ -276,8 +276,9 @@ static alibi_status open_files(alibi_corpus **out, const struct experiment_text 
     char *shards = NULL;
 
     TRY(path_join(&shards, folder, FOLDER_SHARDS));
-    TRY(alibi_tokenize(tokenizer, (const char *const *)t->paths, t->count, &how->reading,
-                       SHARD_TOKENS, shards, &counts, call));
+    if (!made)
+        TRY(alibi_tokenize(tokenizer, (const char *const *)t->paths, t->count, &how->reading,
+                           SHARD_TOKENS, shards, &counts, call));
     TRY(alibi_corpus_open(out, (const char *const[]){ shards }, 1, t->valid, tokenizer,
                           &how->reading, call));
 out:
@@ -285,9 +286,10 @@ out:
     return status;
 }
 
-/* `borrowed`: the tokenizer of another text, or NULL. */
+/* `borrowed`: the tokenizer of another text, or NULL. made: the folder has all that is made of the
+ * text. */
 static alibi_status open_corpus(alibi_corpus **out, const struct experiment_text *t,
-                                const alibi_tokenizer *borrowed,
+                                const alibi_tokenizer *borrowed, bool made,
                                 const struct alibi_experiment_run *how, const char *folder,
                                 const struct alibi_call *call)
 {
@@ -313,7 +315,7 @@ static alibi_status open_corpus(alibi_corpus **out, const struct experiment_text
         TRY(alibi_corpus_open(out, (const char *const *)t->paths, t->count, t->valid, NULL,
                               &how->reading, call));
     else
-        TRY(open_files(out, t, tokenizer, how, folder, call));
+        TRY(open_files(out, t, tokenizer, made, how, folder, call));
 out:
     alibi_tokenizer_free(own);
     return status;
@@ -415,7 +417,7 @@ static alibi_status enter_text(alibi_experiment *e, int text, const char *dir)
     snprintf(t->type, sizeof t->type, "%s", alibi_tokenizer_type(corpus_tokenizer(t->corpus)));
     TRY_RETURN(measure_text(e, text));
     t->text_checksum = corpus_checksum(t->corpus);
-    return folder_save_text(e, text, dir);
+    return e->follows ? ALIBI_OK : folder_save_text(e, text, dir);
 }
 
 alibi_status text_open(alibi_experiment *e, int text, const struct alibi_experiment_run *how,
@@ -439,7 +441,7 @@ alibi_status text_open(alibi_experiment *e, int text, const struct alibi_experim
     TRY(folder_of_text(&folder, e, text, dir));
     if (t->text_checksum == 0)
         TRY(begin_text(e, text, how, dir, folder));
-    TRY(open_corpus(&corpus, t, borrowed, how, folder, call));
+    TRY(open_corpus(&corpus, t, borrowed, e->follows, how, folder, call));
     if (t->text_checksum != 0 && t->text_checksum != corpus_checksum(corpus)) {
         status = fail(ALIBI_BAD_INPUT,
                       "'%s' holds results of another text '%s' (%s), or of another tokenizer; use "

@@ -9,8 +9,8 @@
  * steps as one that was never stopped.
  *
  * Of N ranks, rank r takes the passes i = r, r + N, ... of each step. All have the same weights and
- * the same state after it. Rank 0 alone touches the folder, writes the log and validates; whatever
- * a rank does alone, all agree on how it ended before they continue. */
+ * the same state after it, and divide a validation. Rank 0 alone touches the folder and writes the
+ * log; whatever a rank does alone, all agree on how it ended before they continue. */
 #include <math.h>
 #include <string.h>
 
@@ -744,8 +744,8 @@ static void note_texts(const struct run *r)
                   (long long)r->state.step, line, v->loss);
 }
 
-/* *best: it has the lowest loss so far. A stop request leaves it due. */
-static alibi_status validate_now(struct run *r, bool *best)
+/* *best: it has the lowest loss so far. A stop request leaves it due. All ranks get the same. */
+static alibi_status take_validation(struct run *r, bool *best)
 {
     struct train_validation v = r->state.validation;
     struct validation taken;
@@ -766,24 +766,14 @@ static alibi_status validate_now(struct run *r, bool *best)
         v.best_step = v.step;
         v.best_loss = v.loss;
     }
-    TRY_RETURN(journal_record_validation(&r->journal, &v, taken.text, taken.texts));
+    if (comm_is_root(r->comm))
+        status = journal_record_validation(&r->journal, &v, taken.text, taken.texts);
+    TRY_RETURN(comm_agree(r->comm, status));
     r->state.validation = v;
     r->validation = taken;
     events_validation(&r->events, v.step, &taken, r->call);
     note_texts(r);
     return ALIBI_OK;
-}
-
-/* By rank 0, while the others wait. */
-static alibi_status take_validation(struct run *r, bool *best)
-{
-    alibi_status status = ALIBI_OK;
-
-    if (comm_is_root(r->comm))
-        status = validate_now(r, best);
-    TRY_RETURN(comm_agree(r->comm, status));
-    TRY_RETURN(comm_broadcast(r->comm, best, sizeof *best));
-    return comm_broadcast(r->comm, &r->state, sizeof r->state);
 }
 
 static void report(const struct run *r)

@@ -3,7 +3,7 @@
  * The split is scored in windows of the training length, with the skipping budget of training. The
  * tokens are a function of the split and the options, so every validation of a run scores the same
  * ones. Each text of a mixture is scored alone. Of a task the answers are scored, in windows that
- * are not those of training. */
+ * are not those of training. Several ranks divide the batches, and all get the result. */
 #include <string.h>
 
 #include "eval/eval.h"
@@ -107,7 +107,9 @@ alibi_status validate(const struct model *m, const alibi_corpus *corpus,
                       const struct alibi_call *call)
 {
     /* No progress of its own: a validation is a part of its step. */
-    const struct alibi_call within = { .stop = call ? call->stop : NULL, .skip = t->skip };
+    const struct alibi_call within = { .stop = call ? call->stop : NULL,
+                                       .skip = t->skip,
+                                       .comm = call_comm(call) };
     int count = corpus_parts(corpus);
 
     v->loss = 0;

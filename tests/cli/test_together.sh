@@ -1,11 +1,15 @@
 #!/bin/bash
-# What several processes do together that is no training: they evaluate and compare with the numbers
-# of one process, speak with one voice, and refuse what they cannot divide.
+# What several processes do together besides training: they evaluate, compare and reproduce with the
+# numbers of one process, speak with one voice, and refuse what they cannot divide.
 . "$(dirname "$0")/lib.sh"
 
-need_mpi 8
+need_mpi 46
+export SOURCE_DATE_EPOCH=1700000000
 ranks() { # N, then the arguments of the program
     mpirun -n "$1" --oversubscribe "$program" "${@:2}"
+}
+odd() { # NAME=VALUE, in the environment of rank 1 of 2 alone, then the arguments of the program
+    mpirun --oversubscribe -n 1 "$program" "${@:2}" : -n 1 -x "$1" "$program" "${@:2}"
 }
 refuse() { # CODE PATTERN COMMAND...: one line of ours, among those of mpirun
     run "${@:3}"
@@ -17,6 +21,9 @@ refuse() { # CODE PATTERN COMMAND...: one line of ours, among those of mpirun
         pass "$1 $2"
     fi
 }
+# Times and memory aside.
+numbers() { sed -E 's/"([a-z_]*seconds|[a-z_]*per_s|peak_bytes)": [0-9.e+-]+/"\1": 0/g' "$1"; }
+same() { diff <(numbers "$1") <(numbers "$2") > stdout 2> stderr; } # TWO FILES
 
 # ---- one voice
 
@@ -26,9 +33,100 @@ refuse 2 "no command 'trian'; did you mean 'train'" ranks 2 trian
 refuse 2 "train: unknown option '--stepps'" ranks 3 train --stepps 3
 refuse 2 "generate: 2 processes were started, and this command does not divide" ranks 2 \
     generate none --prompt x
-refuse 2 "plan: 3 processes were started" ranks 3 plan
 refuse 2 "train: rank 1 on '.*': unknown option '--no'" mpirun --oversubscribe -n 1 "$program" \
     train --device cpu "${tiny[@]}" --out odd : -n 1 "$program" train --no
 check "nothing was left" test ! -e odd
+
+# ---- evaluation: several batches, and a last one that is shorter
+
+big=("${tiny[@]}" --text-bytes 400000 --accumulate 6 --eval-every 3 --deterministic-sum)
+check "one process trains and validates" "$program" train --device cpu "${big[@]}" --out model
+check "3 ranks do" ranks 3 train --device cpu "${big[@]}" --out model3
+check "the same log and weights" diff -r -x timing.json -x lock model model3
+eval=(eval model --device cpu --lengths 16,100 --json --quiet)
+check "one process evaluates" "$program" "${eval[@]}"
+cp stdout one.json
+for n in 1 2 3; do
+    check "$n ranks evaluate" ranks "$n" "${eval[@]}"
+    cp stdout "ranks$n.json"
+    check "$n ranks: the numbers of one process" same one.json "ranks$n.json"
+done
+probe() { # N KIND, then options
+    check "one process: $2" "$program" probe "$2" model --device cpu --json --quiet "${@:3}"
+    cp stdout one.json
+    check "$1 ranks: $2" ranks "$1" probe "$2" model --device cpu --json --quiet "${@:3}"
+    cp stdout ranks.json
+    check "$2: the numbers of one process" same one.json ranks.json
+}
+probe 2 targets --blocks 64
+probe 3 attention --windows 40 --lengths 500
+probe 2 tasks --tasks markov,recall --cases 300 --lengths 64 --length 64
+refuse 2 "eval: protocol stream: .* 2 ranks cannot divide it" ranks 2 eval model --device cpu \
+    --protocol stream
+refuse 2 "eval: rank 1 on '.*' has another request than rank 0" mpirun --oversubscribe \
+    -n 1 "$program" eval model --device cpu : -n 1 "$program" eval model --device cpu --length 64
+refuse 4 "eval: rank 1 on '.*': " odd ALIBI_FAULT=memory:150 "${eval[@]}"
+
+# ---- a comparison: whole models at each rank
+
+compare=(compare --device cpu "${text[@]}" --methods alibi,none,sinusoidal --lengths 16,32
+    --layers 1 --width 16 --heads 2 --train-length 16 --batch 2 --steps 20 --save-every 10
+    --warmup 2 --eval-tokens 640 --sliding-tokens 320 --stream-tokens 300 --quiet)
+check "one process compares" "$program" "${compare[@]}" --out one
+sed 's/report: one.*//' stdout > table
+check "2 ranks compare" ranks 2 "${compare[@]}" --out two
+sed 's/report: two.*//' stdout > table2
+check "they print the same" diff table table2
+check "the same results" same one/results.json two/results.json
+refuse 6 "compare: none: .*not finite.* 1 of 3 models have no result" odd ALIBI_FAULT=nan:2 \
+    "${compare[@]}" --out three
+check "3 ranks do the rest" ranks 3 "${compare[@]}" --out three
+check "with the same results" same one/results.json three/results.json
+
+# ---- a rank that fails or is stopped ends the others, long before their work is done
+
+long=("${compare[@]}" --steps 1000000 --save-every 1000000)
+refuse 5 "compare: rank 1 on '.*': " odd ALIBI_FAULT=file:300 "${long[@]}" --out failed
+check "rank 0 has saved what it did" ls failed/alibi/step-*
+mpirun -n 2 --oversubscribe "$program" "${long[@]}" --out long > stdout 2> stderr < /dev/null &
+launcher=$!
+wait_for grep -qs '"step": 3,' long/none/log.jsonl
+kill -TERM "$(pgrep -P $launcher alibi | sed -n 2p)" || kill -KILL $launcher
+wait $launcher
+code=$?
+if [ $code = 75 ]; then pass "stopped: 75"; else fail "stopped" "exit code $code"; fi
+check "stopped: one line says so" test "$(grep -c "^alibi: compare: stopped; .*'long'" stderr)" = 1
+check "stopped: both have saved" ls long/alibi/step-* long/none/step-*
+
+# ---- an experiment: texts that rank 0 prepares, models with the weights of another
+
+cat > tiny.json << 'END'
+{
+    "experiment": 1, "numbers": { "L": 16 }, "seeds": [1, 2],
+    "texts": { "text": { "tokenizer": "bpe", "vocab": 300 } },
+    "settings": { "layers": 1, "width": 16, "heads": 2, "batch": 4, "steps": 20, "warmup": 5,
+                  "lr": 0.02, "save_every": 40, "eval_every": 0, "train_length": "L" },
+    "models": {
+        "plain": { "settings": { "position": "rotary" } },
+        "yarn": { "of": "plain", "as_position": "rope:stretch=yarn:factor=4" },
+        "alibi": { "settings": { "position": "alibi" } }
+    },
+    "evaluations": {
+        "windows": { "lengths": ["L", "4L"], "tokens": 640 },
+        "tasks": { "kind": "tasks", "tasks": ["latest"], "cases": 20, "lengths": ["L", "4L"] }
+    },
+    "claims": [ { "claim": "ALiBi is worse at {4L}.", "holds_if": [
+        { "is": { "model": "alibi", "length": "4L" }, "above": { "model": "alibi", "length": "L" } }
+    ] } ]
+}
+END
+check "a text" "$program" text "${text[@]}" -o own.txt
+reproduce=(reproduce tiny.json own.txt --device cpu --quiet --discard-checkpoints)
+check "one process reproduces" "$program" "${reproduce[@]}" --out whole
+check "3 ranks reproduce" ranks 3 "${reproduce[@]}" --out divided
+check "reproduce: the same results" same whole/results.json divided/results.json
+refuse 2 "reproduce: rank 1 on '.*' has another --only than rank 0" mpirun --oversubscribe \
+    -n 1 "$program" "${reproduce[@]}" --out other : \
+    -n 1 "$program" "${reproduce[@]}" --out other --only alibi
 
 finish

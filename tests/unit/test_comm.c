@@ -125,7 +125,7 @@ static void alone_there_is_one_rank_with_everything(void **state)
     assert_ok(comm_any(NULL, &stop));
     assert_true(stop);
     assert_ok(comm_same(NULL, "x", 1, "letter"));
-    assert_ok(comm_collect(NULL, &shard, sizeof shard));
+    assert_ok(comm_collect(NULL, &stop, sizeof stop));
 }
 
 static void alone_nobody_tells(void **state)
