@@ -91,10 +91,10 @@ cmp -s "$(newest long)/model.safetensors" "$(newest killed)/model.safetensors" &
     pass "gives the same model" || fail "kill -9" "another model"
 
 # A second signal, a second or more after the first, ends the program at once and as a signal does:
-# 75 would promise that all is saved. The first comes during a step of several seconds.
+# 75 would promise that all is saved. The first comes during a step of a minute.
 twice() { # first signal, second signal, exit code
     OMP_NUM_THREADS=1 "$program" train "${tiny[@]}" --layers 2 --width 1024 --train-length 256 \
-        --batch 16 --device cpu --out twice > stdout 2> stderr &
+        --batch 16 --accumulate 16 --device cpu --out twice > stdout 2> stderr &
     pid=$!
     wait_for test -e twice/recipe.json
     sleep 0.5
