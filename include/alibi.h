@@ -144,6 +144,7 @@ struct alibi_comm_info {
     int rank, size; /* this process, from 0, and how many there are */
     int local_rank; /* among those of this machine */
     bool agreed;    /* they have agreed on a failure: each has its message */
+    bool watched;   /* a rank whose machine fails will be noticed */
 };
 
 ALIBI_API void alibi_comm_get_info(const alibi_comm *comm, struct alibi_comm_info *info);

@@ -20,8 +20,8 @@ int comm_size(const alibi_comm *c)
 
 alibi_status wired(const alibi_comm *c, int status)
 {
-    if (status == ALIBI_OK)
-        return ALIBI_OK;
+    if (status == ALIBI_OK || c->lost >= 0)
+        return (alibi_status)status;
     return fail_context((alibi_status)status, "rank %d on '%s'", c->wire.rank, c->wire.host);
 }
 
@@ -45,15 +45,58 @@ int64_t alibi_comm_launched(void)
     return by_launcher ? 1 : 0;
 }
 
+static int check_life(void *user)
+{
+    alibi_comm *c = user;
+
+    c->lost = c->watch != NULL ? watch_silent(c->watch) : -1;
+    if (c->lost < 0)
+        return ALIBI_OK;
+    return fail(ALIBI_IO,
+                "rank %d on '%s' has given no sign of life for %g s: its machine or its network "
+                "has failed, or it is stopped; start again, a training with --resume",
+                c->lost, c->hosts[c->lost], watch_limit(c->watch));
+}
+
+/* Seconds without a sign of life after which a rank counts as lost; those of rank 0 hold. */
+static alibi_status read_limit(double *limit)
+{
+    const char *text = getenv("ALIBI_RANK_TIMEOUT");
+
+    *limit = text != NULL ? atof(text) : 12;
+    if (*limit >= 1 && *limit <= 3600)
+        return ALIBI_OK;
+    return fail(ALIBI_USAGE, "ALIBI_RANK_TIMEOUT is '%s': it must be 1 to 3600 seconds", text);
+}
+
+/* A firewall may be in the way: then there is no limit, and alibi_comm_info says so. */
+static alibi_status start_watch(alibi_comm *c)
+{
+    enum { SECONDS = 3 }; /* for the first signs; a moment if nothing is in their way */
+    struct watch_place place = { 0 };
+    bool missed = false;
+    double limit;
+
+    TRY_RETURN(comm_agree(c, read_limit(&limit)));
+    if (c->wire.rank == 0)
+        TRY_RETURN(watch_open(&c->watch, 0, c->wire.size, limit, &place));
+    TRY_RETURN(comm_broadcast(c, &place, sizeof place));
+    if (c->wire.rank > 0)
+        TRY_RETURN(watch_open(&c->watch, c->wire.rank, c->wire.size, limit, &place));
+    missed = !watch_wait(c->watch, SECONDS);
+    TRY_RETURN(comm_any(c, &missed));
+    c->watched = !missed;
+    return ALIBI_OK;
+}
+
 static alibi_status connect(alibi_comm *c)
 {
-    static const struct wire_host host = { WIRE_INTERFACE, record_failure };
     wire_open_function *open = NULL;
     void *library;
 
     TRY_RETURN(module_load(&library, MPI_LIBRARY, true, "mpi.h (libopenmpi-dev)"));
     TRY_RETURN(module_symbol(&open, library, MPI_LIBRARY, WIRE_OPEN_SYMBOL));
-    TRY_RETURN((alibi_status)open(&c->wire, &host));
+    TRY_RETURN((alibi_status)open(&c->wire, &c->host));
     if (c->wire.size == 1)
         return ALIBI_OK;
     if (c->wire.size > COMM_BLOCKS)
@@ -64,6 +107,7 @@ static alibi_status connect(alibi_comm *c)
     TRY_RETURN(NEW_ZERO_ARRAY(&c->messages, c->wire.size, "the messages of ranks"));
     memcpy(c->hosts[c->wire.rank], c->wire.host, WIRE_HOST_MAX);
     TRY_RETURN(wired(c, c->wire.all_gather(c->hosts, WIRE_HOST_MAX)));
+    TRY_RETURN(start_watch(c));
     return comm_same(c, ALIBI_VERSION, sizeof ALIBI_VERSION, "version of alibi");
 }
 
@@ -74,7 +118,9 @@ alibi_status alibi_comm_open(alibi_comm **out)
     int64_t ranks = alibi_comm_launched();
 
     TRY(NEW_ZERO_ARRAY(&c, 1, "a connection of ranks"));
+    c->host = (struct wire_host){ WIRE_INTERFACE, record_failure, check_life, c };
     c->wire.size = 1;
+    c->lost = -1;
     if (ranks > 0) {
         /* OpenMPI 4.1 does not always notice that a rank dies before all are connected, and then
          * waits for it without end. SIGALRM ends the process instead. */
@@ -102,6 +148,7 @@ void alibi_comm_free(alibi_comm *c, alibi_status status)
         return;
     if (c->wire.close != NULL && (status == ALIBI_OK || c->agreed))
         c->wire.close();
+    watch_free(c->watch);
     mem_free(c->hosts);
     mem_free(c->statuses);
     mem_free(c->messages);
@@ -112,8 +159,12 @@ void alibi_comm_get_info(const alibi_comm *c, struct alibi_comm_info *info)
 {
     *info = (struct alibi_comm_info){ .rank = comm_rank(c),
                                       .size = comm_size(c),
-                                      .local_rank = c != NULL ? c->wire.local_rank : 0,
-                                      .agreed = c != NULL && c->agreed };
+                                      .watched = comm_size(c) == 1 || c->watched };
+    if (c == NULL)
+        return;
+    info->local_rank = c->wire.local_rank;
+    /* Where rank 0 is lost, the first rank of each machine speaks. */
+    info->agreed = c->agreed || c->lost > 0 || (c->lost == 0 && c->wire.local_rank > 0);
 }
 
 /* ---- agreement */

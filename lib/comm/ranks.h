@@ -3,12 +3,17 @@
 #define RANKS_H
 
 #include "comm/comm.h"
+#include "comm/watch.h"
 #include "comm/wire.h"
 
 enum { WIRE_MESSAGE_MAX = 1024 };
 
 struct alibi_comm {
+    struct wire_host host;
     struct wire wire;
+    struct watch *watch;
+    int lost;                           /* the rank that was found silent, -1: none */
+    bool watched;                       /* all ranks gave signs of life at the start */
     bool agreed;                        /* on a failure: all ranks end */
     char (*hosts)[WIRE_HOST_MAX];       /* [size] */
     int32_t *statuses;                  /* [size] */

@@ -10,11 +10,15 @@
 #include <stdint.h>
 
 /* Version of this header. A module of another version is refused. */
-enum { WIRE_INTERFACE = 6, WIRE_HOST_MAX = 64 };
+enum { WIRE_INTERFACE = 7, WIRE_HOST_MAX = 64 };
 
 struct wire_host {
     int version;
     void (*fail)(int status, const char *message); /* records the message, as fail() does */
+    /* Called again and again while a function waits for other ranks. If the status is not ALIBI_OK,
+     * a message was recorded, and the function returns it; the connection is of no use then. */
+    int (*waiting)(void *user);
+    void *user;
 };
 
 /* Row r of send goes to rank r, row r of receive comes from rank r: so many words of 4 bytes. A row

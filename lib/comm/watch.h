@@ -1,0 +1,37 @@
+/* watch.h - signs of life: which rank no longer answers
+ *
+ * MPI does not say that a machine or its network has failed: other ranks wait for it for minutes,
+ * or without end. So a thread of each rank sends a datagram to rank 0 a few times a second, and
+ * rank 0 answers, whatever else the processes do meanwhile. A rank from which nothing comes for
+ * the limit is silent. Rank 0 finds it, and should end; only if that does not end the others too,
+ * they find rank 0 silent after the limit, and then know from it who was silent first.
+ *
+ * The datagrams go by UDP over IPv4. If a firewall drops them, the ranks never hear of each other;
+ * a rank that was never heard is not judged. */
+#ifndef WATCH_H
+#define WATCH_H
+
+#include "base/base.h"
+
+struct watch;
+
+/* How the others reach rank 0: plain bytes, which rank 0 sends to them by other means. */
+struct watch_place {
+    uint64_t key; /* of these ranks: datagrams of others are ignored */
+    double limit; /* of rank 0, which holds for all */
+    uint32_t address[16];
+    uint16_t port; /* as the address in the order of the network */
+    uint16_t count;
+};
+
+/* Rank 0 fills in *place, the others must have it from there. limit: in seconds. */
+alibi_status watch_open(struct watch **out, int rank, int size, double limit,
+                        struct watch_place *place);
+/* Waits, at most `seconds`, until rank 0 has heard of all ranks, and others of rank 0. */
+bool watch_wait(struct watch *w, double seconds);
+/* The rank that is silent, -1: none is. From any thread, and fast. */
+int watch_silent(const struct watch *w);
+double watch_limit(const struct watch *w);
+void watch_free(struct watch *w); /* NULL is fine */
+
+#endif
