@@ -134,7 +134,8 @@ ALIBI_API int64_t alibi_comm_launched(void);
  * launcher there is one rank, and nothing is loaded. ALIBI_DEVICE: there are others, but the
  * library that connects them, or something it needs, is not installed. Once per process. If the
  * others do not answer for half a minute, and a quarter of a second for each, SIGALRM ends the
- * process. docs/cluster.md has examples. */
+ * process. A rank that falls silent later makes the calls of the others fail with ALIBI_IO.
+ * docs/cluster.md has examples. */
 ALIBI_API alibi_status alibi_comm_open(alibi_comm **out);
 /* status: how the work ended. After a failure that the ranks have not agreed on, the others wait in
  * vain; then the connection is left as it is, so that the launcher ends them with this process. */
