@@ -8,7 +8,7 @@
 //
 //   split_kernel   grid (rows, blocks per row); a block takes parts blockIdx.y, + gridDim.y, ...
 //                  8 lanes per key: scores -> block max -> weights in shared memory
-//                  a thread per column of V: output of the part
+//                  8 lanes per row of V: output of the part
 //   merge_kernel   a block per row
 //
 // A row is one query of one head. Ragged batches: row b has its own length and reads its keys from
@@ -76,7 +76,7 @@ __device__ __forceinline__ unsigned tiles_that_matter(const decode_params<T> &p,
 {
     int tiles = (int)ceil_div(count, ATTENTION_TILE);
     int unseen = max(0, w.first - first) / ATTENTION_TILE; // tiles before the window
-    unsigned all = (1u << tiles) - (1u << unseen), bits = 0;
+    unsigned all = (1u << tiles) - (1u << unseen);
     float square = 0.0f, own, own_norm, reach, share;
 
     if (!p.norms.at)
@@ -90,15 +90,13 @@ __device__ __forceinline__ unsigned tiles_that_matter(const decode_params<T> &p,
                p.s.bias(w.b, w.h, 0));
     reach = norm_margin(p.s.D) * fabsf(p.s.scale) * sqrtf(square);
     own_norm = p.norms.largest(w.slot, w.kv, w.position, w.position);
-    for (int t = unseen; t < tiles; t++) {
-        int from = first + t * ATTENTION_TILE, last = min(from + ATTENTION_TILE, p.s.Lk) - 1;
-        bool skipped =
-            last < w.position &&
-            weight_bound(p.s, w.b, w.slot, w.h, w.position, from, last,
-                         p.norms.largest(w.slot, w.kv, from, last), reach, own, own_norm) <= share;
-        bits |= (unsigned)!skipped << t;
-    }
-    return bits;
+    // A lane per tile, in every warp alike.
+    int from = first + (int)threadIdx.x % PART_TILES * ATTENTION_TILE,
+        last = min(from + ATTENTION_TILE, p.s.Lk) - 1;
+    bool skipped = last < w.position && weight_bound(p.s, w.b, w.slot, w.h, w.position, from, last,
+                                                     p.norms.largest(w.slot, w.kv, from, last),
+                                                     reach, own, own_norm) <= share;
+    return __ballot_sync(0xffffffffu, !skipped) & all;
 }
 
 // scores[n] = score of key first + n; -inf where there is none or its tile is skipped.
@@ -118,22 +116,47 @@ __device__ __forceinline__ void find_scores(float *scores, const decode_params<T
     }
 }
 
-// The part's output, sum_n weight_n v_n / sum, a thread per column.
-template <class T>
+// The part's output, sum_n weight_n v_n / sum. Eight lanes share a row of V as they share a key,
+// and every group of lanes has a share of the keys; the order of sums depends on nothing but D.
+template <class T, bool PACKS>
 __device__ __forceinline__ void write_output(float *to, const decode_params<T> &p,
                                              const decode_row &w, const float *weights,
                                              unsigned tiles, float sum, int first, int count)
 {
-    for (int d = threadIdx.x; d < p.s.D; d += THREADS) {
-        float o = 0.0f;
-        for (int t = 0; t < PART_TILES; t++) {
-            if (!(tiles >> t & 1))
+    const int N = PACKS ? pack<T>::N : 1, COLUMNS = ROW_LANES * N; // at a time
+    __shared__ float of_warp[THREADS / 32][ROW_LANES * pack<T>::N];
+    int group = threadIdx.x / ROW_LANES, lane = threadIdx.x % ROW_LANES;
+
+    for (int base = 0; base < p.s.D; base += COLUMNS) {
+        int d = base + lane * N;
+        float o[N] = {};
+#pragma unroll 4
+        for (int n = group; n < PART_KEYS; n += THREADS / ROW_LANES) {
+            if (d >= p.s.D || n >= count || !(tiles >> n / ATTENTION_TILE & 1))
                 continue;
-#pragma unroll 8
-            for (int n = t * ATTENTION_TILE; n < min((t + 1) * ATTENTION_TILE, count); n++)
-                o = fmaf(weights[n], to_float(p.v.row(w.slot, first + n, w.kv)[d]), o);
+            float v[N];
+            load<N>(v, p.v.row(w.slot, first + n, w.kv) + d);
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                o[i] = fmaf(weights[n], v[i], o[i]);
         }
-        to[d] = o / sum;
+        __syncthreads(); // of_warp of the columns before has been read
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+#pragma unroll
+            for (int step = ROW_LANES; step < 32; step *= 2)
+                o[i] += __shfl_xor_sync(0xffffffffu, o[i], step);
+            if (threadIdx.x % 32 < ROW_LANES)
+                of_warp[threadIdx.x / 32][lane * N + i] = o[i];
+        }
+        __syncthreads();
+        if (threadIdx.x < COLUMNS && base + (int)threadIdx.x < p.s.D) {
+            float all = 0.0f;
+#pragma unroll
+            for (int n = 0; n < THREADS / 32; n++)
+                all += of_warp[n][threadIdx.x];
+            to[base + threadIdx.x] = all / sum;
+        }
     }
 }
 
@@ -164,19 +187,22 @@ __global__ void __launch_bounds__(THREADS) split_kernel(const __grid_constant__ 
         x = expf(x - most);
         weights[threadIdx.x] = x;
         float sum = block_sum(x); // its barriers also make the weights visible to all threads
-        write_output(p.outputs + place * p.s.D, p, w, weights, tiles, sum, first, count);
+        write_output<T, PACKS>(p.outputs + place * p.s.D, p, w, weights, tiles, sum, first, count);
         if (threadIdx.x == 0)
             p.sums[place] = most + logf(sum);
         __syncthreads(); // before the next part overwrites the weights
     }
 }
 
-// NaN sums take part in the merge, so that they show in the output.
+// A column has a thread for each of several shares of the parts. NaN sums take part in the merge,
+// so that they show in the output.
 template <class T>
 __global__ void __launch_bounds__(THREADS) merge_kernel(const __grid_constant__ decode_params<T> p)
 {
+    __shared__ float shares[THREADS];
     decode_row w(p);
-    int parts = w.parts();
+    int parts = w.parts(), width = max(1, min(p.s.D, (int)THREADS)), count = THREADS / width,
+        share = threadIdx.x / width;
     const float *sums = p.sums + (int64_t)w.row * p.parts,
                 *outputs = p.outputs + (int64_t)w.row * p.parts * p.s.D;
     float most = -INFINITY, sum = 0.0f;
@@ -187,12 +213,22 @@ __global__ void __launch_bounds__(THREADS) merge_kernel(const __grid_constant__ 
     for (int n = threadIdx.x; n < parts; n += THREADS)
         sum += expf(sums[n] - most);
     sum = block_sum(sum);
-    for (int d = threadIdx.x; d < p.s.D; d += THREADS) {
+    for (int base = 0; base < p.s.D; base += width) {
+        int d = base + (int)threadIdx.x % width;
         float o = 0.0f;
-        for (int n = 0; n < parts; n++)
-            if (sums[n] > -INFINITY || isnan(sums[n])) // a skipped part has no output
-                o = fmaf(expf(sums[n] - most), outputs[(int64_t)n * p.s.D + d], o);
-        p.y.row(w.b, w.i, w.h)[d] = from_float<T>(o / sum);
+#pragma unroll 4
+        for (int n = share; n < (share < count && d < p.s.D ? parts : 0); n += count) {
+            float x = outputs[(int64_t)n * p.s.D + d];
+            bool skipped = sums[n] == -INFINITY; // then it has no output
+            o = skipped ? o : fmaf(expf(sums[n] - most), x, o);
+        }
+        __syncthreads(); // the shares of the columns before have been read
+        shares[threadIdx.x] = o;
+        __syncthreads();
+        for (int n = 1; n < count && share == 0; n++)
+            o += shares[n * width + threadIdx.x];
+        if (share == 0 && d < p.s.D)
+            p.y.row(w.b, w.i, w.h)[d] = from_float<T>(o / sum);
     }
     if (threadIdx.x == 0)
         p.lse[w.row] = most + logf(sum);
@@ -226,7 +262,8 @@ template <class T> alibi_status decode(struct context *c, const struct attention
     if (blocks > p.parts)
         blocks = p.parts;
     TRY_RETURN(launch(c, "attention decode",
-                      rows_are_aligned(a->k) ? split_kernel<T, true> : split_kernel<T, false>,
+                      rows_are_aligned(a->k) && rows_are_aligned(a->v) ? split_kernel<T, true>
+                                                                       : split_kernel<T, false>,
                       dim3((unsigned)rows, (unsigned)blocks), THREADS,
                       sizeof(float) * (size_t)p.s.D, p));
     return launch(c, "attention decode", merge_kernel<T>, (unsigned)rows, THREADS, 0, p);
