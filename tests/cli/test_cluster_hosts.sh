@@ -6,10 +6,12 @@
 # The script runs itself again where nothing outside can be met or left behind: in network, mount
 # and process namespaces of its own, which end with it.
 if [ -z "${CLUSTER_HOSTS-}" ]; then
+    can='mount -t tmpfs none /run && ip link add switch type bridge && ip netns add a &&
+        ip link add to-a type veth peer name eth0 netns a &&
+        ip netns exec a unshare --uts --mount hostname a'
     for how in "" -r; do # as root, or as a user who may be root in there
         apart=(unshare $how --net --mount --pid --fork --kill-child --mount-proc)
-        "${apart[@]}" sh -c 'mount -t tmpfs none /run && ip link add x type bridge' 2> /dev/null &&
-            CLUSTER_HOSTS=yes exec "${apart[@]}" bash "$0"
+        "${apart[@]}" sh -c "$can" 2> /dev/null && CLUSTER_HOSTS=yes exec "${apart[@]}" bash "$0"
     done
     CLUSTER_HOSTS=no
 fi
