@@ -59,7 +59,7 @@ alibi_status check_size(const struct attention_args *a)
 
 bool wgmma_serves(const struct context *c, const struct attention_args *a)
 {
-    return c->major == 9 && a->q.type == DTYPE_BF16 && a->q.shape[3] > 0 && a->q.shape[3] <= 128 &&
+    return !c->mma_sync && a->q.type == DTYPE_BF16 && a->q.shape[3] > 0 && a->q.shape[3] <= 128 &&
            a->scale > 0 && rows_are_aligned(a->q) && rows_are_aligned(a->k) &&
            rows_are_aligned(a->v) && rows_are_aligned(a->y);
 }
@@ -117,7 +117,9 @@ alibi_status choose_tiles(struct context *c, const struct attention_args *a,
     const struct attention_shape s = attention_shape_of(a);
     const int64_t bits[] = { s.B, s.H, kept->rows, kept->words, (int64_t)sizeof(uint32_t) };
     const bool wgmma = wgmma_serves(c, a), listed = key_lists_serve(c, a);
-    const int queries = wgmma ? wgmma_block_queries(s.D) : (int)ATTENTION_TILE;
+    const int queries = wgmma                 ? wgmma_block_queries(s.D)
+                        : ampere_serves(c, a) ? ampere_block_queries()
+                                              : (int)ATTENTION_TILE;
 
     cuda_part(c, "attention bounds");
     if (is_too_short_to_skip(c, a))
@@ -163,7 +165,9 @@ extern "C" alibi_status cuda_attention_forward(struct device *dev, const struct 
         TRY_RETURN(choose_tiles(c, a, &kept, &lists));
         cuda_part(c, "attention forward");
     }
-    return wgmma ? forward_wgmma(c, a, kept, lists) : forward_plain(c, a, kept);
+    if (wgmma)
+        return forward_wgmma(c, a, kept, lists);
+    return ampere_serves(c, a) ? forward_ampere(c, a, kept) : forward_plain(c, a, kept);
 }
 
 // ---- backward

@@ -1,8 +1,9 @@
 // attention.cuh - what the kernels of attention share
 //
-// attention.cu chooses among three implementations:
+// attention.cu chooses among four implementations:
 //
 //   attention_forward.cu, attention_backward.cu   wgmma and TMA: Hopper, bf16, D <= 128
+//   attention_ampere.cu                           mma.sync: forward on other GPUs, bf16, D <= 128
 //   attention_decode.cu                           few queries over many keys, any type
 //   attention_plain.cu                            everything else
 //
@@ -447,6 +448,12 @@ alibi_status forward_wgmma(struct context *c, const struct attention_args *a,
                            struct kept_tiles kept, struct key_lists lists);
 alibi_status backward_wgmma(struct context *c, const struct attention_args *a, const float *delta,
                             struct kept_tiles kept, struct query_lists lists);
+
+// attention_ampere.cu: forward only, with decisions on tiles for blocks of so many queries.
+bool ampere_serves(const struct context *c, const struct attention_args *a);
+int ampere_block_queries(void);
+alibi_status forward_ampere(struct context *c, const struct attention_args *a,
+                            struct kept_tiles kept);
 
 // attention_plain.cu: any type and size.
 alibi_status forward_plain(struct context *c, const struct attention_args *a,

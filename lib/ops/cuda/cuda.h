@@ -87,6 +87,7 @@ struct context {
     const struct cuda_host *host;
     int index; /* of the GPU, as the runtime counts */
     int multiprocessors, major;
+    bool mma_sync;           /* attention by mma.sync, not by wgmma */
     size_t shared_per_block; /* at most, with opt-in */
     cudaStream_t stream;
     cublasLtHandle_t blas;

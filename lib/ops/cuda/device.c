@@ -419,6 +419,7 @@ static alibi_status read_properties(struct context *c, char name[CUDA_NAME_MAX])
         return fail(ALIBI_DEVICE, "GPU '%s' has compute capability %d.%d, 8.0 is needed", p.name,
                     p.major, p.minor);
     c->major = p.major;
+    c->mma_sync = p.major != 9 || getenv("ALIBI_MMA_SYNC") != NULL; /* for tests, see gpu.md */
     c->multiprocessors = p.multiProcessorCount;
     c->shared_per_block = p.sharedMemPerBlockOptin;
     snprintf(name, CUDA_NAME_MAX, "%.*s", CUDA_NAME_MAX - 1, p.name);

@@ -16,10 +16,10 @@ cudaError_t start_kernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, s
     return cudaGetLastError();
 }
 
-// The block's dynamic shared memory, as much as launch() was asked for.
+// The block's dynamic shared memory, as much as launch() was asked for, aligned to 256 bytes.
 template <class T> __device__ __forceinline__ T *dynamic_shared()
 {
-    extern __shared__ __align__(16) unsigned char dynamic_shared_memory[];
+    extern __shared__ __align__(256) unsigned char dynamic_shared_memory[];
 
     return reinterpret_cast<T *>(dynamic_shared_memory);
 }
@@ -40,6 +40,75 @@ __device__ __forceinline__ float fast_reciprocal(float x)
 
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
+}
+
+// ---- tensor cores: products of matrices in the registers of a warp
+//
+// The element of row r and column c of a 16 x 8 accumulator d is with lane 4 (r % 8) + c / 2 % 4,
+// in d[2 (r / 8) + c % 2]. Operands a (16 x 16) and b (16 x 8) have two bf16 in a register: a[0] as
+// d[0] and d[1] of the left half, a[1] as d[2] and d[3] of it, a[2] and a[3] the same of the right
+// half; b[0] and b[1] are the upper and the lower half, transposed.
+
+// d += a b.
+__device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// An address in shared memory as instructions take it.
+__device__ __forceinline__ uint32_t shared_place(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+// Four matrices of 8 x 8 bf16 from shared memory. Lane l has the place of row l % 8 of matrix l /
+// 8. It receives the numbers of row l / 4 and columns 2 (l % 4) and the next of each; TRANSPOSED:
+// of column l / 4 and rows 2 (l % 4) and the next.
+template <bool TRANSPOSED>
+__device__ __forceinline__ void load_matrices(uint32_t (&m)[4], uint32_t place)
+{
+    if (TRANSPOSED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+                     : "r"(place)
+                     : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+                     : "r"(place)
+                     : "memory");
+}
+
+// Two numbers as bf16 in one register, `low` in the lower half.
+__device__ __forceinline__ uint32_t bf16_pair(float low, float high)
+{
+    uint32_t bits;
+
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+
+// ---- asynchronous copies: 16 bytes to shared memory, or zeros if not `there`
+
+__device__ __forceinline__ void copy_async(uint32_t place, const void *from, bool there)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(place), "l"(from),
+                 "r"(there ? 16 : 0)
+                 : "memory");
+}
+
+__device__ __forceinline__ void copy_async_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// Until all copies of this thread are there; others see them after a barrier.
+__device__ __forceinline__ void copy_async_wait()
+{
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
 }
 
 #endif

@@ -3,6 +3,7 @@
 #define PTX_CUH
 
 #include "emulate.h"
+#include "ops/bf16.h"
 
 template <class... Parameters, class... Arguments>
 cudaError_t start_kernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared,
@@ -29,6 +30,69 @@ inline float power_of_two(float x)
 inline float fast_reciprocal(float x)
 {
     return 1.0f / x;
+}
+
+// Element `i` of a pair in a register.
+inline float half_of(uint32_t pair, int i)
+{
+    return bf16_to_float((uint16_t)(pair >> 16 * i));
+}
+
+// Lane 4 g + t computes rows g and g + 8, columns 2 t and 2 t + 1. Of row r, a[2 (k / 8) + r / 8]
+// of lane 4 (r % 8) + k / 2 % 4 has column k of A; of column c, b[k / 8] of lane 4 c + k / 2 % 4
+// has row k of B.
+inline void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    const emulate::offer *all = emulate::meet(~0u, { { a[0], a[1], a[2], a[3], b0, b1 } });
+    const int g = (int)emulate::lane() / 4, t = (int)emulate::lane() % 4;
+
+    for (int i = 0; i < 4; i++) {
+        const int c = 2 * t + i % 2;
+        for (int k = 0; k < 16; k++)
+            d[i] += half_of(all[4 * g + k / 2 % 4].words[2 * (k / 8) + i / 2], k % 2) *
+                    half_of(all[4 * c + k / 2 % 4].words[4 + k / 8], k % 2);
+    }
+}
+
+inline uint32_t shared_place(const void *p)
+{
+    return emulate::shared_offset(p);
+}
+
+template <bool TRANSPOSED> void load_matrices(uint32_t (&m)[4], uint32_t place)
+{
+    const emulate::offer *all = emulate::meet(~0u, { { place } });
+    const int g = (int)emulate::lane() / 4, t = (int)emulate::lane() % 4;
+
+    for (int i = 0; i < 4; i++) {
+        uint16_t pair[2];
+        for (int n = 0; n < 2; n++) {
+            const int row = TRANSPOSED ? 2 * t + n : g, column = TRANSPOSED ? g : 2 * t + n;
+            const uint32_t first = all[8 * i + row].words[0];
+            pair[n] = ((const uint16_t *)emulate::shared_at(first, 16))[column];
+        }
+        m[i] = pair[0] | (uint32_t)pair[1] << 16;
+    }
+}
+
+inline uint32_t bf16_pair(float low, float high)
+{
+    return bf16_from_float(low) | (uint32_t)bf16_from_float(high) << 16;
+}
+
+inline void copy_async(uint32_t place, const void *from, bool there)
+{
+    emulate::copy_later(emulate::shared_at(place, 16), from, 16, there ? 16 : 0);
+}
+
+inline void copy_async_commit()
+{
+    emulate::commit_copies();
+}
+
+inline void copy_async_wait()
+{
+    emulate::wait_for_copies(0);
 }
 
 #endif
