@@ -52,10 +52,11 @@ static int check_life(void *user)
     c->lost = c->watch != NULL ? watch_silent(c->watch) : -1;
     if (c->lost < 0)
         return ALIBI_OK;
-    return fail(ALIBI_IO,
-                "rank %d on '%s' has given no sign of life for %g s: its machine or its network "
-                "has failed, or it is stopped; start again, a training with --resume",
-                c->lost, c->hosts[c->lost], watch_limit(c->watch));
+    fail(ALIBI_IO,
+         "rank %d on '%s' has given no sign of life for %g s: its machine or its network "
+         "has failed, or it is stopped; start again, a training with --resume",
+         c->lost, c->hosts[c->lost], watch_limit(c->watch));
+    return ALIBI_IO;
 }
 
 /* Seconds without a sign of life after which a rank counts as lost; those of rank 0 hold. */
