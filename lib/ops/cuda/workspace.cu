@@ -67,7 +67,8 @@ extern "C" size_t cuda_workspace(struct device *dev, const struct workspace_args
     // the bias is a number per query (slopes) or a table per block of keys, two if it is long.
     if (a->training) {
         const int64_t padded = D <= 64 ? 64 : D <= 128 ? 128 : D;
-        const int64_t entries = a->distances > TABLE_LARGEST ? 2 * a->distances : TABLE_LARGEST;
+        const int64_t entries =
+            a->distances > TABLE_LARGEST ? 2 * a->distances : (int64_t)TABLE_LARGEST;
         const size_t table = bytes_of(B, H, ceil_div(L, BLOCK_KEYS), entries, sizeof(float));
         const size_t of_rows =
             max(cuda_norm_bytes((int64_t)rows, C), cuda_aside_bytes((int64_t)rows, C));
