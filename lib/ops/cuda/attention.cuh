@@ -3,7 +3,8 @@
 // attention.cu chooses among four implementations:
 //
 //   attention_forward.cu, attention_backward.cu   wgmma and TMA: Hopper, bf16, D <= 128
-//   attention_ampere.cu                           mma.sync: forward on other GPUs, bf16, D <= 128
+//   attention_ampere.cu                           mma.sync: all except Hopper, bf16, D <= 128;
+//                                                 forward only
 //   attention_decode.cu                           few queries over many keys, any type
 //   attention_plain.cu                            everything else
 //

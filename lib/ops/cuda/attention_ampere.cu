@@ -1,4 +1,6 @@
-// attention_ampere.cu - attention forward by mma.sync and cp.async: sm_80 to sm_89, bf16, D <= 128
+// attention_ampere.cu - attention forward by mma.sync and cp.async: bf16, D <= 128
+//
+// It is chosen on every GPU except Hopper, and for tests on Hopper too (ALIBI_MMA_SYNC).
 //
 // A block of four warps takes BLOCK_QUERIES queries of a head, and tiles of ATTENTION_TILE keys
 // from the nearest to the farthest. A warp has 32 queries, so each matrix of K and V that it loads
