@@ -20,8 +20,8 @@ alibi_status cli_ranks_join(void)
     cli_set_comm(comm);
     cli_terminal_mute(info.rank > 0);
     if (!info.watched)
-        cli_note("the ranks cannot send each other UDP datagrams, so the failure of a machine will "
-                 "not be noticed");
+        cli_note(
+            "the ranks do not hear each other by UDP: the failure of a machine may not be noticed");
     if (info.rank > 0 && !freopen("/dev/null", "w", stdout))
         return cli_fail(ALIBI_IO, "cannot open '/dev/null': %s", strerror(errno));
     return ALIBI_OK;

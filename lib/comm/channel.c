@@ -114,7 +114,7 @@ static alibi_status connect(struct channel *ch, int by, const struct alibi_call 
     if (by == ALIBI_COMM_MPI || (by == ALIBI_COMM_AUTO && !ch->device->ops->link))
         return ALIBI_OK;
     status = nccl_new(&ch->nccl, ch->comm, ch->device);
-    if (status == ALIBI_OK || by == ALIBI_COMM_NCCL || status == ALIBI_MEMORY)
+    if (by == ALIBI_COMM_NCCL || (status != ALIBI_DEVICE && status != ALIBI_USAGE))
         return status;
     ch->comm->agreed = false; /* that was no failure of the work */
     call_note(call, "gradients pass through the host's memory: %s", alibi_error());

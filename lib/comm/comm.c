@@ -63,9 +63,10 @@ static int check_life(void *user)
 static alibi_status read_limit(double *limit)
 {
     const char *text = getenv("ALIBI_RANK_TIMEOUT");
+    char *end = NULL;
 
-    *limit = text != NULL ? atof(text) : 12;
-    if (*limit >= 1 && *limit <= 3600)
+    *limit = text != NULL ? strtod(text, &end) : 12;
+    if (*limit >= 1 && *limit <= 3600 && (text == NULL || *end == '\0'))
         return ALIBI_OK;
     return fail(ALIBI_USAGE, "ALIBI_RANK_TIMEOUT is '%s': it must be 1 to 3600 seconds", text);
 }
@@ -77,13 +78,15 @@ static alibi_status start_watch(alibi_comm *c)
     struct watch_place place = { 0 };
     bool missed = false;
     double limit;
+    alibi_status status = read_limit(&limit);
 
-    TRY_RETURN(comm_agree(c, read_limit(&limit)));
-    if (c->wire.rank == 0)
-        TRY_RETURN(watch_open(&c->watch, 0, c->wire.size, limit, &place));
+    if (status == ALIBI_OK && c->wire.rank == 0)
+        status = watch_open(&c->watch, 0, c->wire.size, limit, &place);
+    TRY_RETURN(comm_agree(c, status));
     TRY_RETURN(comm_broadcast(c, &place, sizeof place));
     if (c->wire.rank > 0)
-        TRY_RETURN(watch_open(&c->watch, c->wire.rank, c->wire.size, limit, &place));
+        status = watch_open(&c->watch, c->wire.rank, c->wire.size, limit, &place);
+    TRY_RETURN(comm_agree(c, status));
     missed = !watch_wait(c->watch, SECONDS);
     TRY_RETURN(comm_any(c, &missed));
     c->watched = !missed;
@@ -125,7 +128,7 @@ alibi_status alibi_comm_open(alibi_comm **out)
     if (ranks > 0) {
         /* OpenMPI 4.1 does not always notice that a rank dies before all are connected, and then
          * waits for it without end. SIGALRM ends the process instead. */
-        alarm((unsigned)(25 + ranks / 4));
+        alarm(25 + (unsigned)(ranks < COMM_BLOCKS ? ranks : COMM_BLOCKS) / 4);
         status = connect(c);
         alarm(0);
     }
@@ -188,12 +191,14 @@ static alibi_status agree(alibi_comm *c, alibi_status status, const char *messag
     TRY_RETURN(tell_all(c, (int32_t)status));
     while (first < size && c->statuses[first] == ALIBI_OK)
         first++;
-    if (first == size)
+    if (first == size) {
+        c->agreed = false;
         return ALIBI_OK;
+    }
     snprintf(messages[c->wire.rank], WIRE_MESSAGE_MAX, "%s", status != ALIBI_OK ? message : "");
     TRY_RETURN(wired(c, c->wire.all_gather(messages, WIRE_MESSAGE_MAX)));
     c->agreed = true;
-    while (same < size && strcmp(messages[same], messages[0]) == 0)
+    while (c->statuses[0] != ALIBI_OK && same < size && strcmp(messages[same], messages[0]) == 0)
         same++;
     if (same == size)
         return fail((alibi_status)c->statuses[0], "%s", messages[0]);

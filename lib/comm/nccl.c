@@ -145,25 +145,29 @@ void nccl_free(struct nccl *n)
 
 alibi_status nccl_exchange(struct nccl *n, const struct rows *r)
 {
+    alibi_status status = ALIBI_OK;
     const float *send = r->send;
     float *receive = r->receive;
+    int ended;
 
     TRY_RETURN(n->device->ops->caller_ends(n->device, &n->stream));
     TRY_RETURN(check(n, n->begin(), "ncclGroupStart"));
     for (int i = 0; i < comm_size(n->comm); i++) {
         if (r->send_counts[i] > 0)
-            TRY_RETURN(check(n,
-                             n->send(send + (int64_t)i * r->send_stride, (size_t)r->send_counts[i],
-                                     NCCL_FLOAT32, i, n->connection, n->stream.stream),
-                             "ncclSend"));
+            TRY(check(n,
+                      n->send(send + (int64_t)i * r->send_stride, (size_t)r->send_counts[i],
+                              NCCL_FLOAT32, i, n->connection, n->stream.stream),
+                      "ncclSend"));
         if (r->receive_counts[i] > 0)
-            TRY_RETURN(check(n,
-                             n->receive(receive + (int64_t)i * r->receive_stride,
-                                        (size_t)r->receive_counts[i], NCCL_FLOAT32, i,
-                                        n->connection, n->stream.stream),
-                             "ncclRecv"));
+            TRY(check(n,
+                      n->receive(receive + (int64_t)i * r->receive_stride,
+                                 (size_t)r->receive_counts[i], NCCL_FLOAT32, i, n->connection,
+                                 n->stream.stream),
+                      "ncclRecv"));
     }
-    return check(n, n->end(), "ncclGroupEnd");
+out:
+    ended = n->end(); /* a group that was begun ends, whatever is in it */
+    return status == ALIBI_OK ? check(n, ended, "ncclGroupEnd") : status;
 }
 
 alibi_status nccl_wait(struct nccl *n)

@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
+#include <math.h>
 #include <net/if.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -114,7 +115,7 @@ static void forgive_pause(struct watch *w, double now)
 
     for (int r = 0; w->ticked > 0 && pause > 0 && r < w->size; r++)
         if (w->peers[r].heard > 0)
-            w->peers[r].heard += pause;
+            w->peers[r].heard = fmin(w->peers[r].heard + pause, now);
 }
 
 /* At ranks other than 0 only rank 0 is ever heard. */

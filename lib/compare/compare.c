@@ -26,6 +26,7 @@ struct work {
     int64_t checkpoints;                            /* that will be added for them, and stay */
     double train_tokens, valid_tokens, test_tokens; /* of each */
     int64_t own;                                    /* those of this rank */
+    uint32_t seen;                                  /* checksum of what is missing */
     bool mine[ALIBI_LIST_MAX * ALIBI_LIST_MAX];     /* by number: methods within seeds */
 };
 
@@ -265,6 +266,7 @@ static alibi_status count_work(struct work *w, const struct request *r, const al
 
         TRY_RETURN(count_model(w, r, n % c->methods.count, n / c->methods.count, dir));
         w->mine[n] = before % comm_size(comm) == comm_rank(comm);
+        w->seen = checksum(w->seen, &before, sizeof before);
         w->own += w->mine[n] ? w->forecast.models - before : 0;
     }
     return ALIBI_OK;
@@ -317,6 +319,7 @@ static alibi_status run_models(alibi_device *device, const struct request *r,
     if (status == ALIBI_OK)
         status = announce(device, r, dir, &work, call);
     TRY_RETURN(comm_agree(comm, status));
+    TRY_RETURN(comm_same(comm, &work.seen, sizeof work.seen, "list of missing models"));
     count_models(&work, work.own);
     alone_begin(&alone, call);
     for (int n = 0; n < models && status == ALIBI_OK; n++) {

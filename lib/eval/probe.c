@@ -553,10 +553,10 @@ static alibi_status run(struct probe *p, const alibi_model *model, const alibi_c
     int64_t request[6 + ALIBI_LIST_MAX] = { p->span.count, t->length, t->blocks,
                                             t->block,      t->gram,   t->sinks };
 
-    memcpy(request + 6, t->contexts.at, (size_t)t->contexts.count * sizeof *request);
     if (status == ALIBI_OK)
         status = prepare(p, model, corpus);
     TRY_RETURN(comm_agree(call_comm(p->call), status));
+    memcpy(request + 6, t->contexts.at, (size_t)t->contexts.count * sizeof *request);
     TRY_RETURN(rounds_check(model, corpus, request, sizeof request, p->call));
     for (int condition = 0; condition < TARGET_CONDITIONS; condition++)
         TRY_RETURN(run_condition(p, condition));

@@ -209,6 +209,7 @@ alibi_status alibi_probe_attention(struct alibi_attention_result **out, const al
                                     .step = length / 2 / QUERIES > 1 ? length / 2 / QUERIES : 1,
                                     .near = near },
                          .started = clock_seconds() };
+    struct alibi_attention_result *result = NULL;
 
     status = check(m, r.span, how, length, near);
     if (status == ALIBI_OK)
@@ -229,9 +230,12 @@ alibi_status alibi_probe_attention(struct alibi_attention_result **out, const al
                                      .compute = read_batch,
                                      .add = add_batch,
                                      .stopped = say_stopped }));
-    status = new_result(out, &r);
+    status = new_result(&result, &r);
     TRY(comm_agree(call_comm(call), status));
+    *out = result;
+    result = NULL;
 out:
+    alibi_attention_free(result);
     workspace_free(r.workspace);
     mem_free(r.tokens);
     mem_free(r.targets);

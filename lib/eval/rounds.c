@@ -15,7 +15,7 @@ alibi_status rounds_run(const struct rounds *r)
     int size = comm_size(comm), rank = comm_rank(comm);
     char *numbers = NULL; /* [size][bytes] */
 
-    status = NEW_ARRAY(&numbers, (int64_t)r->bytes * size, "the numbers of a batch");
+    status = NEW_ZERO_ARRAY(&numbers, (int64_t)r->bytes * size, "the numbers of a batch");
     TRY(comm_agree(comm, status));
     for (int64_t k = 0, rows; k < r->count;) {
         int64_t next = k;
@@ -30,12 +30,11 @@ alibi_status rounds_run(const struct rounds *r)
         }
         TRY(comm_agree(comm, status));
         TRY(comm_collect(comm, numbers, r->bytes));
-        for (int i = 0; i < size && k < r->count; i++, k += rows) {
+        for (int i = 0; i < size && k < r->count && status == ALIBI_OK; i++, k += rows) {
             rows = r->rows(r->user, k);
             status = r->add(r->user, k, rows, numbers + (size_t)i * r->bytes);
-            if (status != ALIBI_OK) /* at all ranks: they add the same */
-                TRY(comm_agree(comm, status));
         }
+        TRY(comm_agree(comm, status));
     }
 out:
     mem_free(numbers);

@@ -25,6 +25,7 @@ struct pending {
 struct work {
     int count;
     struct pending *at;
+    uint32_t seen; /* checksum of which they are */
     struct forecast forecast;
 };
 
@@ -119,8 +120,11 @@ static alibi_status list_work(struct work *w, const alibi_experiment *e)
     TRY_RETURN(NEW_ZERO_ARRAY(&w->at, all, "the trainings of an experiment"));
     for (int k = 0; k < seeds; k++)
         for (int m = 0; m < e->models; m++)
-            if (e->model[m].selected && k < e->model[m].seeds.count && !model_is_complete(e, m, k))
+            if (e->model[m].selected && k < e->model[m].seeds.count &&
+                !model_is_complete(e, m, k)) {
+                w->seen = checksum(w->seen, (int[]){ m, k }, 2 * sizeof(int));
                 w->at[w->count++] = (struct pending){ .model = m, .seed = k };
+            }
     return ALIBI_OK;
 }
 
@@ -568,6 +572,7 @@ alibi_status alibi_experiment_run(alibi_experiment *e, alibi_device *device,
     if (status == ALIBI_OK)
         status = list_work(&work, e);
     TRY(comm_agree(comm, status));
+    TRY(comm_same(comm, &work.seen, sizeof work.seen, "list of missing models"));
     TRY(run_models(e, device, &work, how, dir, call));
     alone_begin(&alone, call);
     if (!e->follows)

@@ -145,15 +145,16 @@ alibi_status optimizer_send_layer(void *optimizer, int64_t layer)
                         : m->device->ops->fill(m->device, model_gradient_part(m, from, m->slot), 0);
 }
 
-/* A rank whose pass has failed sends what the others wait for, whatever its numbers are. */
+/* A rank whose pass has failed sends what the others wait for, whatever its numbers are: first what
+ * the backward pass would have sent. */
 static alibi_status send_rest(struct optimizer *o)
 {
     struct model *m = o->model;
     int64_t layers = m->config.layers;
 
     o->sends = true;
-    while (m->slot > 0 && o->unsent > 0)
-        TRY_RETURN(optimizer_send_layer(o, o->unsent - 1));
+    for (int64_t layer = o->unsent; layer-- > 0;)
+        TRY_RETURN(optimizer_send_layer(o, layer));
     if (o->unsent == layers)
         return reduce(o, 0, m->span);
     TRY_RETURN(reduce(o, 0, model_layer_offset(m, o->unsent)));

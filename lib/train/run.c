@@ -483,7 +483,8 @@ static alibi_status save(struct run *r)
         TRY_RETURN(optimizer_served(&r->optimizer));
         status = failure_raise(&failure);
     } else {
-        status = optimizer_serve(&r->optimizer);
+        TRY_RETURN(
+            optimizer_serve(&r->optimizer)); /* rank 0 waits for numbers, not for an answer */
     }
     TRY_RETURN(comm_agree(r->comm, status));
     r->saved = r->state.step;

@@ -1,9 +1,10 @@
 #!/bin/bash
 # kill -9 of a rank at 50 random moments of a run: nothing is lost, nobody waits longer than 30 s,
-# and the end has the bytes of a run that was never stopped.
+# and the end has the bytes of a run that was never stopped. And a rank without memory, at 21 places:
+# all end with its exit code.
 . "$(dirname "$0")/lib.sh"
 
-need_mpi 6
+need_mpi 7
 small=(--device cpu --text-bytes 200000 --layers 1 --width 16 --heads 2 --train-length 16 --batch 3
     --accumulate 12 --schedule constant --save-every 7 --eval-every 0 --warmup 2 --dropout 0.1
     --deterministic-sum --quiet --out)
@@ -39,4 +40,15 @@ check "3 ranks end the run" mpirun -n 3 --oversubscribe "$program" train "${smal
 check "one process, never stopped" "$program" train "${small[@]}" whole --steps $steps
 check "the same bytes" diff -r "$(newest killed)" "$(newest whole)"
 check "the same log" cmp killed/log.jsonl whole/log.jsonl
+# Layers of more than a million numbers, which are sent while the backward pass goes on.
+large=(train --device cpu --text-bytes 100000 --layers 3 --width 256 --heads 2 --ff-width 2048
+    --train-length 16 --batch 1 --accumulate 4 --warmup 1 --eval-every 0 --steps 2 --quiet --out)
+others=""
+for i in $(seq 1 7 141); do
+    timeout 60 mpirun -n 1 "$program" "${large[@]}" m$i : \
+        -n 1 env ALIBI_FAULT=memory:$i "$program" "${large[@]}" m$i > stdout 2> stderr
+    status=$?
+    [ $status = 4 ] || others="$others $i:$status"
+done
+check "no memory at one rank: exit code 4 at all places but these:$others" test -z "$others"
 finish
