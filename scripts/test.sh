@@ -69,6 +69,7 @@ case ${1-} in
     run "release build" build/release -LE slow
     ;;
 more)
+    scripts/build.sh slow_tests || exit 1
     build sanitize
     build thread
     ALIBI_EVERY_FAULT=1 run "release build, slow tests, every fault" build/release -L 'slow|fault'
