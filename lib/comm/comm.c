@@ -87,6 +87,7 @@ static alibi_status start_watch(alibi_comm *c)
     if (c->wire.rank > 0)
         status = watch_open(&c->watch, c->wire.rank, c->wire.size, limit, &place);
     TRY_RETURN(comm_agree(c, status));
+    watch_start(c->watch);
     missed = !watch_wait(c->watch, SECONDS);
     TRY_RETURN(comm_any(c, &missed));
     c->watched = !missed;

@@ -31,7 +31,7 @@ struct sign {
 };
 
 struct peer {
-    double heard; /* by clock_seconds(), 0: never */
+    double heard; /* by the clock of the turns, 0: never */
     struct sockaddr_in from;
 };
 
@@ -75,35 +75,39 @@ static void send_signs(struct watch *w, double now)
 }
 
 /* Rank 0 listens to all, the others to rank 0. */
-static void hear(struct watch *w, const struct sign *sign, const struct sockaddr_in *from)
+static bool hear(struct watch *w, const struct sign *sign, const struct sockaddr_in *from,
+                 double now)
 {
     bool first;
 
     if (sign->key != w->place.key || sign->rank < 0 || sign->rank >= w->size ||
         sign->silent >= w->size || (w->rank == 0) != (sign->rank > 0))
-        return;
+        return false;
     first = w->peers[sign->rank].heard == 0;
-    w->peers[sign->rank] = (struct peer){ clock_seconds(), *from };
+    w->peers[sign->rank] = (struct peer){ now, *from };
     w->told = sign->silent;
     if (w->rank == 0 && first)
         send_sign(w, *from); /* it may be waiting for all to be there */
+    return true;
 }
 
-static void hear_all(struct watch *w)
+static int hear_all(struct watch *w, double now)
 {
     struct sign sign;
     struct sockaddr_in from;
     socklen_t length = sizeof from;
     bool complete = true;
+    int heard = 0;
 
     while (recvfrom(w->socket, &sign, sizeof sign, MSG_DONTWAIT, (struct sockaddr *)&from,
                     &length) == (ssize_t)sizeof sign) {
-        hear(w, &sign, &from);
+        heard += hear(w, &sign, &from, now);
         length = sizeof from;
     }
     for (int r = 0; r < w->size; r++)
         complete &= r == w->rank || (w->rank > 0 && r > 0) || w->peers[r].heard > 0;
     atomic_store(&w->complete, complete);
+    return heard;
 }
 
 /* ---- the thread */
@@ -126,24 +130,30 @@ static void judge(struct watch *w, double now)
             atomic_store(&w->silent, w->told > 0 ? w->told : r);
 }
 
+int watch_turn(struct watch *w, double now)
+{
+    int heard = hear_all(w, now);
+
+    if (now >= w->ticked + w->place.limit / SIGNS) {
+        forgive_pause(w, now);
+        judge(w, now);
+        send_signs(w, now);
+        w->ticked = now;
+    }
+    return heard;
+}
+
 static alibi_status watch_on(void *user)
 {
     struct watch *w = user;
-    const double period = w->place.limit / SIGNS;
     struct pollfd events[2] = { { .fd = w->socket, .events = POLLIN },
                                 { .fd = w->ended, .events = POLLIN } };
 
     while (!atomic_load(&w->ending)) {
         double now = clock_seconds();
 
-        hear_all(w);
-        if (now >= w->ticked + period) {
-            forgive_pause(w, now);
-            judge(w, now);
-            send_signs(w, now);
-            w->ticked = now;
-        }
-        poll(events, 2, (int)((w->ticked + period - now) * 1000) + 1);
+        watch_turn(w, now);
+        poll(events, 2, (int)((w->ticked + w->place.limit / SIGNS - now) * 1000) + 1);
     }
     return ALIBI_OK;
 }
@@ -195,12 +205,16 @@ alibi_status watch_open(struct watch **out, int rank, int size, double limit,
         TRY(find_place(w, limit, place));
     w->place = *place;
     TRY(worker_new(&w->worker));
-    worker_start(w->worker, watch_on, w);
     *out = w;
     w = NULL;
 out:
     watch_free(w);
     return status;
+}
+
+void watch_start(struct watch *w)
+{
+    worker_start(w->worker, watch_on, w);
 }
 
 bool watch_wait(struct watch *w, double seconds)

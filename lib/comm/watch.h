@@ -27,6 +27,11 @@ struct watch_place {
 /* Rank 0 fills in *place, the others must have it from there. limit: in seconds. */
 alibi_status watch_open(struct watch **out, int rank, int size, double limit,
                         struct watch_place *place);
+/* From here on a thread takes the turns, by clock_seconds(). */
+void watch_start(struct watch *w);
+/* A turn: hears what has come, and sends and judges if it is time. Returns how many signs it heard.
+ * Only for those who have no thread, and a clock of their own. */
+int watch_turn(struct watch *w, double now);
 /* Waits, at most `seconds`, until rank 0 has heard of all ranks, and others of rank 0. */
 bool watch_wait(struct watch *w, double seconds);
 /* The rank that is silent, -1: none is. From any thread, and fast. */

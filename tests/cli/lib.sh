@@ -86,6 +86,34 @@ expect() {
     fi
 }
 
+# expect_ranks CODE PATTERN COMMAND...: processes that mpirun started fail with that code, and among
+# its lines on stderr exactly one is ours, which matches after "alibi: ".
+expect_ranks() {
+    # Ranks that fail together have said so before the first of them ends: mpirun, which kills the
+    # others then, need not give them its second.
+    OMPI_MCA_odls_base_sigkill_timeout=0 run "${@:3}"
+    if [ "$code" != "$1" ]; then
+        fail "$1 $2" "exit code $code"
+    elif [ "$(grep -c '^alibi: ' stderr)" != 1 ] || ! grep -qE "^alibi: $2" stderr; then
+        fail "$1 $2" "another message"
+    else
+        pass "$1 $2"
+    fi
+}
+
+# The process of that rank among those of mpirun, whose own id is $launcher.
+rank_process() { # RANK
+    local pid
+    for pid in $(pgrep -P "$launcher" alibi); do
+        grep -qzx "OMPI_COMM_WORLD_RANK=$1" /proc/"$pid"/environ && echo "$pid"
+    done
+}
+
+same_weights() { # TWO RUNS: all but the files that have their options
+    diff -r -x timing.json -x lock -x recipe.json -x state.json -x manifest.json "$1" "$2" \
+        > stdout 2> stderr
+}
+
 # is_json FILE
 is_json() {
     if command -v python3 > /dev/null; then
@@ -114,12 +142,14 @@ alter() {
         dd of="$1" bs=1 seek="$at" conv=notrunc status=none
 }
 
-wait_for() { # COMMAND...: polls until it succeeds, at most 30 seconds
-    for _ in $(seq 600); do
-        "$@" && return 0
+# Polls until the command succeeds. The limit is for what never comes, and far from what a machine
+# with other work needs.
+wait_for() { # COMMAND...
+    local end=$((SECONDS + 120))
+    until "$@"; do
+        [ $SECONDS -lt $end ] || return 1
         sleep 0.05
     done
-    return 1
 }
 
 finish() {

@@ -56,10 +56,9 @@ begin() { # arguments of train: $launcher is mpirun
         < /dev/null &
     launcher=$!
 }
-a_rank() { pgrep -P "$launcher" alibi | sed -n "$1p"; }
 begin --out stopped
-wait_for grep -q '"step": 3,' stopped/log.jsonl 2> /dev/null
-kill -TERM "$(a_rank 2)"
+wait_for grep -qs '"step": 3,' stopped/log.jsonl
+kill -TERM "$(rank_process 1)"
 wait $launcher
 code=$?
 if [ $code = 75 ]; then pass "stopped: 75"; else fail "stopped" "exit code $code"; fi
@@ -70,44 +69,34 @@ check "stopped: 2 ranks resume" ranks 2 --resume --out stopped --steps "$((step 
 # ---- a rank dies: the others end, and the run resumes
 
 begin --save-every 1 --out killed
-wait_for grep -q '"step": 3,' killed/log.jsonl 2> /dev/null
+wait_for grep -qs '"step": 3,' killed/log.jsonl
 begun=$SECONDS
-kill -KILL "$(a_rank 3)"
+kill -KILL "$(rank_process 2)"
 wait $launcher
 code=$?
 cp stderr words
 if [ $code != 0 ]; then pass "killed: not 0"; else fail "killed" "exit code $code"; fi
-check "killed: the others end within 30 s" test $((SECONDS - begun)) -lt 30
+check "killed: the others end within 120 s" test $((SECONDS - begun)) -lt 120
 check "killed: the rank is named" grep -q 'rank [0-2]' words
 step=$(newest killed | sed 's/.*step-0*//')
 check "killed: 3 ranks resume" ranks 3 --resume --out killed --steps "$((step + 1))" --quiet
 
 # ---- wrong use: one line of ours, among those of mpirun
 
-refuse() { # CODE PATTERN COMMAND...
-    run "${@:3}"
-    if [ "$code" != "$1" ]; then
-        fail "$1 $2" "exit code $code"
-    elif [ "$(grep -c '^alibi: ' stderr)" != 1 ] || ! grep -qE "^alibi: train: $2" stderr; then
-        fail "$1 $2" "another message"
-    else
-        pass "$1 $2"
-    fi
-}
 two() { # arguments of rank 0, --, of rank 1
     local first=() all=(--device cpu "${small[@]}" --out wrong)
     while [ "$1" != -- ]; do first+=("$1") && shift; done
     mpirun --oversubscribe -n 1 "$program" train "${all[@]}" "${first[@]}" : \
         -n 1 "$program" train "${all[@]}" "${@:2}"
 }
-refuse 2 "3 ranks cannot divide a step of 4 passes.*--batch 4 --accumulate 3" \
+expect_ranks 2 "train: 3 ranks cannot divide a step of 4 passes.*--batch 4 --accumulate 3" \
     ranks 3 "${small[@]}" --accumulate 4 --out wrong
-refuse 2 "rank 1 on '.*' has another recipe than rank 0" two --lr 0.1 -- --lr 0.2
-refuse 2 "rank 1 on '.*' has another text than rank 0" two -- --text-bytes 300000
+expect_ranks 2 "train: rank 1 on '.*' has another recipe than rank 0" two --lr 0.1 -- --lr 0.2
+expect_ranks 2 "train: rank 1 on '.*' has another text than rank 0" two -- --text-bytes 300000
 yes "a text to train on" | head -n 2000 > text.txt
-refuse 3 "rank 1 on '.*': cannot open 'none.txt'" two text.txt -- none.txt
-refuse 3 "rank 0 on '.*': 'one' already holds a run" ranks 2 "${small[@]}" --out one
-refuse 6 "rank 1 on '.*': step 1: the loss is not finite" mpirun --oversubscribe \
+expect_ranks 3 "train: rank 1 on '.*': cannot open 'none.txt'" two text.txt -- none.txt
+expect_ranks 3 "train: rank 0 on '.*': 'one' already holds a run" ranks 2 "${small[@]}" --out one
+expect_ranks 6 "train: rank 1 on '.*': step 1: the loss is not finite" mpirun --oversubscribe \
     -n 1 "$program" train --device cpu "${small[@]}" --out nan : -n 1 -x ALIBI_FAULT=nan:1 \
     "$program" train --device cpu "${small[@]}" --out nan
 check "nothing was left" test ! -e wrong

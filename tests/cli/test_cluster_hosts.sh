@@ -17,7 +17,7 @@ if [ -z "${CLUSTER_HOSTS-}" ]; then
 fi
 . "$(dirname "$0")/lib.sh"
 
-tests=14
+tests=16
 need_mpi $tests
 if [ "$CLUSTER_HOSTS" = no ]; then
     skip $tests "no network namespaces"
@@ -55,19 +55,18 @@ END
 chmod +x agent
 export OMPI_MCA_plm_rsh_agent=$folder/agent OMPI_MCA_plm_rsh_no_tree_spawn=1
 export OMPI_MCA_orte_tmpdir_base=$folder/mpi # process ids, which name files there, are our own
-export ALIBI_RANK_TIMEOUT=4
+export ALIBI_RANK_TIMEOUT=10
 small=(--device cpu --text-bytes 200000 --layers 1 --width 16 --heads 2 --train-length 16 --batch 3
     --accumulate 12 --schedule constant --save-every 1 --eval-every 0 --warmup 2 --dropout 0.1
     --deterministic-sum --quiet --steps 100000 --out)
-launch=(timeout -k 5 120 mpirun -x ALIBI_RANK_TIMEOUT --wdir "$folder" --host)
+launch=(timeout -k 5 240 mpirun -x ALIBI_RANK_TIMEOUT --wdir "$folder" --host)
 on() { # HOSTS, then the arguments of train
     "${launch[@]}" "$1" "$program" train "${@:2}"
 }
 begin() { # RUN: three hosts train until something happens
-    "${launch[@]}" a,b,c "$program" train "${small[@]}" "$1" > stdout 2> words < /dev/null &
+    "${launch[@]}" a,b,c "$program" train "${small[@]}" "$1" > said 2> words < /dev/null &
     launcher=$!
-    wait_for grep -q '"step": 3,' "$1/log.jsonl" 2> /dev/null
-    begun=$SECONDS
+    check "$1: three hosts train" wait_for grep -qs '"step": 3,' "$1/log.jsonl"
 }
 rank_at() { # HOST: of its processes
     for pid in $(ip netns pids "$1"); do
@@ -82,7 +81,6 @@ begin cut
 ip link set to-c down
 check "cut off: rank 0 ends" wait_for gone a
 check "cut off: the other ranks end" eval "wait_for gone b && wait_for gone c"
-check "cut off: within 30 s" test $((SECONDS - begun)) -lt 30
 # mpirun waits for its daemon on the host that it cannot reach.
 kill -KILL "$(pgrep -P $launcher)"
 wait $launcher 2> /dev/null
@@ -96,7 +94,7 @@ check "one process, never cut off" "$program" train "${small[@]}" whole --steps 
 check "the bytes of one process" diff -r -x timing.json -x lock cut whole
 ip link set to-c up
 refused() { ip netns exec c bash -c ': > /dev/tcp/10.0.0.1/9' 2>&1 | grep -q refused; }
-wait_for refused # at first there is no route
+check "the host is back" wait_for refused # at first there is no route
 
 # ---- a rank dies
 
@@ -105,27 +103,18 @@ kill -KILL "$(rank_at c)"
 wait $launcher
 code=$?
 check "killed: mpirun fails" test $code != 0
-check "killed: within 30 s" test $((SECONDS - begun)) -lt 30
+check "killed: by itself" test $code != 124 -a $code != 137 # those of timeout
 check "killed: nobody is left" eval "wait_for gone a && wait_for gone b"
 
 # ---- hosts that differ
 
-refuse() { # CODE PATTERN COMMAND...
-    run "${@:3}"
-    if [ "$code" != "$1" ]; then
-        fail "$1 $2" "exit code $code"
-    elif [ "$(grep -c '^alibi: ' stderr)" != 1 ] || ! grep -qE "^alibi: train: $2" stderr; then
-        fail "$1 $2" "another message"
-    else
-        pass "$1 $2"
-    fi
-}
-refuse 3 "rank 2 on 'c': cannot open 'text/text.txt'" on a,b,c text/text.txt "${small[@]}" wrong
+expect_ranks 3 "train: rank 2 on 'c': cannot open 'text/text.txt'" on a,b,c text/text.txt \
+    "${small[@]}" wrong
 version=$("$program" --version | grep -oE '[0-9]+\.[0-9]+\.[0-9]+' | head -n 1)
 LC_ALL=C sed "s/${version//./\\.}/9.9.9/g" "$program" > other/alibi
 chmod +x other/alibi
 cp "$(dirname "$program")/libalibi_mpi.so" other
-run mpirun --wdir "$folder" --host a -n 1 "$program" train "${small[@]}" wrong : \
+run "${launch[@]}" a -n 1 "$program" train "${small[@]}" wrong : \
     --host b -n 1 other/alibi train "${small[@]}" wrong
 cp stderr words
 check "another version: refused" test $code = 2

@@ -18,10 +18,6 @@ small=(--text-bytes 200000 --layers 3 --width 16 --heads 2 --train-length 16 --b
 ranks() { # N, then the arguments of train
     mpirun -n "$1" --oversubscribe bin/alibi train --device cuda --precision fp32 "${@:2}"
 }
-same_weights() { # TWO RUNS: all but the files that have their options
-    diff -r -x timing.json -x lock -x recipe.json -x state.json -x manifest.json "$1" "$2" \
-        > stdout 2> stderr
-}
 
 # ---- the bytes of one process
 
@@ -45,19 +41,12 @@ check "two ranks on one GPU" env ALIBI_FAKE_GPU=a mpirun -n 2 --oversubscribe bi
 cp stderr words
 check "two ranks on one GPU: a note" grep -q "$note: ranks 0 and 1 share the GPU a" words
 check "two ranks on one GPU: the same bytes" same_weights one shared
-refuse() { # CODE PATTERN COMMAND...
-    run "${@:3}"
-    if [ "$code" = "$1" ] && [ "$(grep -c '^alibi: ' stderr)" = 1 ] &&
-        grep -qE "^alibi: train: $2" stderr; then
-        pass "$1 $2"
-    else
-        fail "$1 $2" "exit code $code, or another message"
-    fi
-}
 wrong=(ranks 2 "${small[@]}" --comm nccl --out wrong --quiet)
-ALIBI_FAKE_GPU=a refuse 2 "ranks 0 and 1 share the GPU a of '.*', and NCCL needs one" "${wrong[@]}"
-refuse 2 "NCCL connects GPUs" "${wrong[@]}" --device cpu
-FAKE_NCCL_FAILS=1 refuse 7 "NCCL failed in ncclCommInitRank: unhandled system error" "${wrong[@]}"
-LD_LIBRARY_PATH=$PWD/broken refuse 7 "libnccl.so.2 cannot be loaded" "${wrong[@]}"
+ALIBI_FAKE_GPU=a expect_ranks 2 "train: ranks 0 and 1 share the GPU a of '.*', and NCCL needs one" \
+    "${wrong[@]}"
+expect_ranks 2 "train: NCCL connects GPUs" "${wrong[@]}" --device cpu
+FAKE_NCCL_FAILS=1 expect_ranks 7 \
+    "train: NCCL failed in ncclCommInitRank: unhandled system error" "${wrong[@]}"
+LD_LIBRARY_PATH=$PWD/broken expect_ranks 7 "train: libnccl.so.2 cannot be loaded" "${wrong[@]}"
 
 finish

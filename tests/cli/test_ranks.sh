@@ -10,10 +10,6 @@ ranks() { # N, then the arguments of train
 small=(--text-bytes 200000 --layers 3 --width 16 --heads 2 --train-length 16 --batch 3
     --accumulate 12 --steps 4 --save-every 2 --eval-every 0 --warmup 2 --dropout 0.1 --clip 0.5
     --deterministic-sum --quiet)
-same_weights() { # TWO RUNS: all but the files that have their options
-    diff -r -x timing.json -x lock -x recipe.json -x state.json -x manifest.json "$1" "$2" \
-        > stdout 2> stderr
-}
 losses() { sed -nE 's/.*"loss": ([0-9.]+).*/\1/p' "$1/log.jsonl"; }
 near() { # TWO RUNS, LIMIT: the losses of 4 steps differ, by less than that
     paste <(losses "$1") <(losses "$2") | awk -v most="$3" '

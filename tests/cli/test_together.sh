@@ -3,23 +3,13 @@
 # numbers of one process, speak with one voice, and refuse what they cannot divide.
 . "$(dirname "$0")/lib.sh"
 
-need_mpi 46
+need_mpi 49
 export SOURCE_DATE_EPOCH=1700000000
 ranks() { # N, then the arguments of the program
     mpirun -n "$1" --oversubscribe "$program" "${@:2}"
 }
 odd() { # NAME=VALUE, in the environment of rank 1 of 2 alone, then the arguments of the program
     mpirun --oversubscribe -n 1 "$program" "${@:2}" : -n 1 -x "$1" "$program" "${@:2}"
-}
-refuse() { # CODE PATTERN COMMAND...: one line of ours, among those of mpirun
-    run "${@:3}"
-    if [ "$code" != "$1" ]; then
-        fail "$1 $2" "exit code $code"
-    elif [ "$(grep -c '^alibi: ' stderr)" != 1 ] || ! grep -qE "^alibi: $2" stderr; then
-        fail "$1 $2" "another message"
-    else
-        pass "$1 $2"
-    fi
 }
 # Times and memory aside.
 numbers() { sed -E 's/"([a-z_]*seconds|[a-z_]*per_s|peak_bytes)": [0-9.e+-]+/"\1": 0/g' "$1"; }
@@ -29,12 +19,12 @@ same() { diff <(numbers "$1") <(numbers "$2") > stdout 2> stderr; } # TWO FILES
 
 check "one version" ranks 3 --version
 check "printed once" test "$(wc -l < stdout)" = 1
-refuse 2 "no command 'trian'; did you mean 'train'" ranks 2 trian
-refuse 2 "train: unknown option '--stepps'" ranks 3 train --stepps 3
-refuse 2 "generate: 2 processes were started, and this command does not divide" ranks 2 \
+expect_ranks 2 "no command 'trian'; did you mean 'train'" ranks 2 trian
+expect_ranks 2 "train: unknown option '--stepps'" ranks 3 train --stepps 3
+expect_ranks 2 "generate: 2 processes were started, and this command does not divide" ranks 2 \
     generate none --prompt x
-refuse 2 "train: rank 1 on '.*': unknown option '--no'" mpirun --oversubscribe -n 1 "$program" \
-    train --device cpu "${tiny[@]}" --out odd : -n 1 "$program" train --no
+expect_ranks 2 "train: rank 1 on '.*': unknown option '--no'" mpirun --oversubscribe \
+    -n 1 "$program" train --device cpu "${tiny[@]}" --out odd : -n 1 "$program" train --no
 check "nothing was left" test ! -e odd
 
 # ---- evaluation: several batches, and a last one that is shorter
@@ -61,11 +51,11 @@ probe() { # N KIND, then options
 probe 2 targets --blocks 64
 probe 3 attention --windows 40 --lengths 500
 probe 2 tasks --tasks markov,recall --cases 300 --lengths 64 --length 64
-refuse 2 "eval: protocol stream: .* 2 ranks cannot divide it" ranks 2 eval model --device cpu \
-    --protocol stream
-refuse 2 "eval: rank 1 on '.*' has another request than rank 0" mpirun --oversubscribe \
+expect_ranks 2 "eval: protocol stream: .* 2 ranks cannot divide it" ranks 2 eval model \
+    --device cpu --protocol stream
+expect_ranks 2 "eval: rank 1 on '.*' has another request than rank 0" mpirun --oversubscribe \
     -n 1 "$program" eval model --device cpu : -n 1 "$program" eval model --device cpu --length 64
-refuse 4 "eval: rank 1 on '.*': " odd ALIBI_FAULT=memory:150 "${eval[@]}"
+expect_ranks 4 "eval: rank 1 on '.*': " odd ALIBI_FAULT=memory:150 "${eval[@]}"
 
 # ---- a comparison: whole models at each rank
 
@@ -78,22 +68,38 @@ check "2 ranks compare" ranks 2 "${compare[@]}" --out two
 sed 's/report: two.*//' stdout > table2
 check "they print the same" diff table table2
 check "the same results" same one/results.json two/results.json
-refuse 6 "compare: none: .*not finite.* 1 of 3 models have no result" odd ALIBI_FAULT=nan:2 \
+expect_ranks 6 "compare: none: .*not finite.* 1 of 3 models have no result" odd ALIBI_FAULT=nan:2 \
     "${compare[@]}" --out three
 check "3 ranks do the rest" ranks 3 "${compare[@]}" --out three
 check "with the same results" same one/results.json three/results.json
 
 # ---- a rank that fails or is stopped ends the others, long before their work is done
 
-long=("${compare[@]}" --steps 1000000 --save-every 1000000)
-refuse 5 "compare: rank 1 on '.*': " odd ALIBI_FAULT=file:300 "${long[@]}" --out failed
-check "rank 0 has saved what it did" ls failed/alibi/step-*
-mpirun -n 2 --oversubscribe "$program" "${long[@]}" --out long > stdout 2> stderr < /dev/null &
-launcher=$!
-wait_for grep -qs '"step": 3,' long/none/log.jsonl
-kill -TERM "$(pgrep -P $launcher alibi | sed -n 2p)" || kill -KILL $launcher
-wait $launcher
-code=$?
+begin() { # FOLDER, options: two ranks are at work, rank 0 on alibi and rank 1 on none
+    mpirun -n 2 --oversubscribe "$program" "${compare[@]}" --steps 10000000 "${@:2}" --out "$1" \
+        > said 2> words < /dev/null &
+    launcher=$!
+    check "$1: both are at work" wait_for eval \
+        "grep -qs '\"step\": 3,' $1/alibi/log.jsonl && grep -qs '\"step\": 3,' $1/none/log.jsonl"
+}
+end() { # its code and words are those of a command of run()
+    wait $launcher
+    code=$?
+    mv said stdout
+    mv words stderr
+}
+begin failed --save-every 500
+mv failed/none moved && touch failed/none # where rank 1 will soon save
+end
+if [ $code = 3 ]; then pass "failed: 3"; else fail "failed" "exit code $code"; fi
+check "failed: one line names the rank" test \
+    "$(grep -c "^alibi: compare: rank 1 on '.*': " stderr)" = 1
+step=$(newest failed/alibi | sed 's/.*step-0*//')
+check "failed: rank 0 has saved its last step" eval \
+    "tail -n 1 failed/alibi/log.jsonl | grep '\"step\": $step,'"
+begin long --save-every 10000000
+kill -TERM "$(rank_process 1)"
+end
 if [ $code = 75 ]; then pass "stopped: 75"; else fail "stopped" "exit code $code"; fi
 check "stopped: one line says so" test "$(grep -c "^alibi: compare: stopped; .*'long'" stderr)" = 1
 check "stopped: both have saved" ls long/alibi/step-* long/none/step-*
@@ -125,7 +131,7 @@ reproduce=(reproduce tiny.json own.txt --device cpu --quiet --discard-checkpoint
 check "one process reproduces" "$program" "${reproduce[@]}" --out whole
 check "3 ranks reproduce" ranks 3 "${reproduce[@]}" --out divided
 check "reproduce: the same results" same whole/results.json divided/results.json
-refuse 2 "reproduce: rank 1 on '.*' has another --only than rank 0" mpirun --oversubscribe \
+expect_ranks 2 "reproduce: rank 1 on '.*' has another --only than rank 0" mpirun --oversubscribe \
     -n 1 "$program" "${reproduce[@]}" --out other : \
     -n 1 "$program" "${reproduce[@]}" --out other --only alibi
 

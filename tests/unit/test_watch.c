@@ -1,29 +1,37 @@
-/* test_watch.c - signs of life between ranks; those of this test are threads of one process
+/* test_watch.c - signs of life between ranks, all of this process
  *
- * Four groups of ranks live at the same time, so that their waits overlap. */
+ * Their clock is that of the test, which moves only when every sign of those who live has come.
+ * So nothing depends on how fast the machine is; a wait that is too long fails. */
 #include <time.h>
 
 #include "check.h"
 #include "comm/watch.h"
 
-enum { RANKS = 3 };
-static const double LIMIT = 2;
+enum { RANKS = 3, PATIENCE = 120 /* seconds of the machine */ };
+static const double LIMIT = 24, TICK = 1.01; /* a sign a second */
+static double now = 1000;
 
-static struct watch *alive[RANKS], *without_2[RANKS], *without_0[RANKS], *strangers[2];
-
-static void sleep_for(double seconds)
+static void wait_a_moment(void)
 {
-    const struct timespec t = { (time_t)seconds, (long)(seconds * 1e9) % 1000000000 };
-
-    nanosleep(&t, NULL);
+    nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 }
 
-/* The rank that `w` finds silent; it must find one. */
-static int found_by(struct watch *w)
+/* The clock moves, and all who live (others are NULL) send; then each turns until it has heard as
+ * many signs as others send: to rank 0 all of them, to others rank 0. */
+static void tick(struct watch *const ranks[RANKS])
 {
-    for (int i = 0; i < 3000 && watch_silent(w) < 0; i++)
-        sleep_for(0.01);
-    return watch_silent(w);
+    int awaited[RANKS] = { (ranks[1] != NULL) + (ranks[2] != NULL), ranks[0] != NULL,
+                           ranks[0] != NULL };
+
+    now += TICK;
+    for (int r = 0; r < RANKS; r++)
+        if (ranks[r] != NULL)
+            awaited[r] -= watch_turn(ranks[r], now);
+    for (int r = 0; r < RANKS; r++)
+        for (double end = clock_seconds() + PATIENCE; ranks[r] != NULL && awaited[r] > 0;) {
+            awaited[r] -= watch_turn(ranks[r], now);
+            assert_true(clock_seconds() < end);
+        }
 }
 
 static void drop(struct watch **w)
@@ -32,78 +40,148 @@ static void drop(struct watch **w)
     *w = NULL;
 }
 
-static void open_ranks(struct watch *w[RANKS])
+static void drop_all(struct watch *ranks[RANKS])
+{
+    for (int r = 0; r < RANKS; r++)
+        drop(&ranks[r]);
+}
+
+/* Ranks that know of each other. */
+static void open_ranks(struct watch *ranks[RANKS])
 {
     struct watch_place place;
 
     for (int r = 0; r < RANKS; r++)
-        assert_ok(watch_open(&w[r], r, RANKS, LIMIT, &place));
+        assert_ok(watch_open(&ranks[r], r, RANKS, LIMIT, &place));
+    now += TICK;
+    for (double end = clock_seconds() + PATIENCE; clock_seconds() < end; wait_a_moment()) {
+        bool complete = true;
+
+        for (int r = 0; r < RANKS; r++) {
+            watch_turn(ranks[r], now);
+            complete &= watch_wait(ranks[r], 1e-4);
+        }
+        if (complete)
+            return;
+    }
+    fail_msg("the ranks have not heard of each other");
+}
+
+/* The rank that `finder` finds silent, after the limit and hardly later. */
+static int found_by(struct watch *const ranks[RANKS], int finder)
+{
+    double begun = now;
+
+    while (watch_silent(ranks[finder]) < 0 && now < begun + 2 * LIMIT)
+        tick(ranks);
+    assert_in_range((uintmax_t)(now - begun), (uintmax_t)LIMIT - 1, (uintmax_t)LIMIT + 3);
+    return watch_silent(ranks[finder]);
+}
+
+static void ranks_that_live_are_not_silent(void **state)
+{
+    struct watch *ranks[RANKS];
+
+    (void)state;
+    open_ranks(ranks);
+    for (double end = now + 3 * LIMIT; now < end;)
+        tick(ranks);
     for (int r = 0; r < RANKS; r++)
-        assert_true(watch_wait(w[r], 30));
+        assert_int_equal(watch_silent(ranks[r]), -1);
+    drop_all(ranks);
 }
 
-static void ranks_hear_of_each_other(void **state)
+static void a_pause_of_all_is_no_silence(void **state)
 {
-    struct watch_place place;
+    struct watch *ranks[RANKS];
 
     (void)state;
-    open_ranks(alive);
-    open_ranks(without_2);
-    open_ranks(without_0);
-    assert_ok(watch_open(&strangers[0], 0, 2, LIMIT, &place));
-    place.key++; /* so its signs are not for this rank 0 */
-    assert_ok(watch_open(&strangers[1], 1, 2, LIMIT, &place));
-    drop(&without_2[2]);
-    drop(&without_0[0]);
+    open_ranks(ranks);
+    tick(ranks);
+    now += 3 * LIMIT;
+    for (double end = now + 2 * LIMIT; now < end;)
+        tick(ranks);
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(watch_silent(ranks[r]), -1);
+    drop_all(ranks);
 }
 
-static void rank_0_finds_the_silent_rank_and_the_others_wait_for_rank_0_to_end(void **state)
+static void rank_0_finds_the_silent_rank_and_others_name_it_once_rank_0_has_ended(void **state)
 {
+    struct watch *ranks[RANKS];
+
     (void)state;
-    assert_int_equal(found_by(without_2[0]), 2);
-    sleep_for(LIMIT / 4); /* for the sign that says so */
-    assert_int_equal(watch_silent(without_2[1]), -1);
-    drop(&without_2[0]);
+    open_ranks(ranks);
+    drop(&ranks[2]);
+    assert_int_equal(found_by(ranks, 0), 2);
+    for (double end = now + 2 * LIMIT; now < end;)
+        tick(ranks);
+    assert_int_equal(watch_silent(ranks[1]), -1); /* it waits for rank 0 to end */
+    drop(&ranks[0]);
+    assert_int_equal(found_by(ranks, 1), 2);
+    drop_all(ranks);
 }
 
 static void the_others_find_rank_0_silent(void **state)
 {
+    struct watch *ranks[RANKS];
+
     (void)state;
-    assert_int_equal(found_by(without_0[1]), 0);
-    assert_int_equal(found_by(without_0[2]), 0);
+    open_ranks(ranks);
+    drop(&ranks[0]);
+    assert_int_equal(found_by(ranks, 1), 0);
+    assert_int_equal(watch_silent(ranks[2]), 0);
+    drop_all(ranks);
 }
 
-static void once_rank_0_has_ended_the_others_know_who_was_silent_first(void **state)
+static void signs_of_strangers_are_not_heard(void **state)
 {
-    (void)state;
-    assert_int_equal(found_by(without_2[1]), 2);
-}
+    struct watch *ranks[2];
+    struct watch_place place;
 
-static void ranks_that_live_or_were_never_heard_are_not_silent(void **state)
-{
     (void)state;
-    for (int r = 0; r < RANKS; r++)
-        assert_int_equal(watch_silent(alive[r]), -1);
+    assert_ok(watch_open(&ranks[0], 0, 2, LIMIT, &place));
+    place.key++; /* so its signs are not for this rank 0 */
+    assert_ok(watch_open(&ranks[1], 1, 2, LIMIT, &place));
+    for (double end = now + 3 * LIMIT; now < end; now += TICK, wait_a_moment())
+        for (int r = 1; r >= 0; r--)
+            assert_int_equal(watch_turn(ranks[r], now), 0);
     for (int r = 0; r < 2; r++) {
-        assert_false(watch_wait(strangers[r], 0.1));
-        assert_int_equal(watch_silent(strangers[r]), -1);
-        drop(&strangers[r]);
+        assert_false(watch_wait(ranks[r], 1e-3));
+        assert_int_equal(watch_silent(ranks[r]), -1);
+        drop(&ranks[r]);
     }
-    for (int r = 0; r < RANKS; r++) {
-        drop(&alive[r]);
-        drop(&without_2[r]);
-        drop(&without_0[r]);
+}
+
+/* With threads and their clock: if a thread is late, only rank 1 can be silent still. */
+static void a_thread_finds_the_silent_rank(void **state)
+{
+    struct watch *ranks[2];
+    struct watch_place place;
+
+    (void)state;
+    for (int r = 0; r < 2; r++) {
+        assert_ok(watch_open(&ranks[r], r, 2, 0.25, &place));
+        watch_start(ranks[r]);
     }
+    for (int r = 0; r < 2; r++)
+        assert_true(watch_wait(ranks[r], PATIENCE));
+    drop(&ranks[1]);
+    for (double end = clock_seconds() + PATIENCE; watch_silent(ranks[0]) < 0; wait_a_moment())
+        assert_true(clock_seconds() < end);
+    assert_int_equal(watch_silent(ranks[0]), 1);
+    drop(&ranks[0]);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_hear_of_each_other),
-        cmocka_unit_test(rank_0_finds_the_silent_rank_and_the_others_wait_for_rank_0_to_end),
+        cmocka_unit_test(ranks_that_live_are_not_silent),
+        cmocka_unit_test(a_pause_of_all_is_no_silence),
+        cmocka_unit_test(rank_0_finds_the_silent_rank_and_others_name_it_once_rank_0_has_ended),
         cmocka_unit_test(the_others_find_rank_0_silent),
-        cmocka_unit_test(once_rank_0_has_ended_the_others_know_who_was_silent_first),
-        cmocka_unit_test(ranks_that_live_or_were_never_heard_are_not_silent),
+        cmocka_unit_test(signs_of_strangers_are_not_heard),
+        cmocka_unit_test(a_thread_finds_the_silent_rank),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
