@@ -1,7 +1,7 @@
 #!/bin/bash
 # kill -9 of a rank at 50 random moments of a run: nothing is lost, nobody waits longer than 30 s,
-# and the end has the bytes of a run that was never stopped. And a rank without memory, at 21 places:
-# all end with its exit code.
+# and the end has the bytes of a run that was never stopped. And a rank without memory, at 21
+# places: all end with its exit code.
 . "$(dirname "$0")/lib.sh"
 
 need_mpi 7
