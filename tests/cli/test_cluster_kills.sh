@@ -45,7 +45,7 @@ large=(train --device cpu --text-bytes 100000 --layers 3 --width 256 --heads 2 -
     --train-length 16 --batch 1 --accumulate 4 --warmup 1 --eval-every 0 --steps 2 --quiet --out)
 others=""
 for i in $(seq 1 7 141); do
-    timeout 60 mpirun -n 1 "$program" "${large[@]}" m$i : \
+    timeout 120 mpirun --oversubscribe -n 1 "$program" "${large[@]}" m$i : \
         -n 1 env ALIBI_FAULT=memory:$i "$program" "${large[@]}" m$i > stdout 2> stderr
     status=$?
     [ $status = 4 ] || others="$others $i:$status"
