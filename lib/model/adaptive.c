@@ -187,7 +187,7 @@ alibi_status adaptive_embed_back(struct workspace *w, struct tensor dy)
         TRY_RETURN(ops->linear_backward(
             m->device, &(struct linear_args){ .dx = drows,
                                               .dweight = gradient_of(m, c->projection),
-                                              .first = takes_first_gradient(m, c->projection),
+                                              .first = take_first_gradient(m, c->projection),
                                               .dy = rows_of(s, k, a->projected),
                                               .x = rows,
                                               .weight = value_of(m, c->projection) }));
@@ -295,7 +295,7 @@ static alibi_status tail_loss(struct workspace *w, const struct pass *p, int k, 
     /* hidden = x P: dP += x^T dhidden, dx = dhidden P^T */
     TRY_RETURN(ops->linear_backward(
         m->device, &(struct linear_args){ .dweight = gradient_of(m, c->head_projection),
-                                          .first = takes_first_gradient(m, c->head_projection),
+                                          .first = take_first_gradient(m, c->head_projection),
                                           .dy = x,
                                           .x = dhidden,
                                           .weight = value_of(m, c->head_projection) }));

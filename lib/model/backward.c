@@ -74,7 +74,7 @@ static alibi_status leave_branch(struct workspace *w, struct norm norm, struct t
     for (int i = 0; i < count; i++)
         TRY_RETURN(ops->linear_backward(
             m->device, &(struct linear_args){ .dweight = gradient_of(m, all[i].weight),
-                                              .first = takes_first_gradient(m, all[i].weight),
+                                              .first = take_first_gradient(m, all[i].weight),
                                               .dbias = all[i].dbias,
                                               .dy = all[i].dy,
                                               .x = a->normed,
@@ -111,7 +111,7 @@ static alibi_status feed_forward_back(struct workspace *w, const struct pass *p,
                                                      .dup_sums = gradient_of(m, b->up_bias),
                                                      .scratch = a->dactivated,
                                                      .dweight = gradient_of(m, b->down),
-                                                     .first = takes_first_gradient(m, b->down),
+                                                     .first = take_first_gradient(m, b->down),
                                                      .dbias = summed ? tensor_none()
                                                                      : gradient_of(m, b->down_bias),
                                                      .dy = dy,
@@ -180,7 +180,7 @@ static alibi_status attend_back(struct workspace *w, const struct pass *p, int64
         m->device,
         &(struct linear_args){ .dx = a->dattended,
                                .dweight = gradient_of(m, b->out),
-                               .first = takes_first_gradient(m, b->out),
+                               .first = take_first_gradient(m, b->out),
                                .dbias = summed ? tensor_none() : gradient_of(m, b->out_bias),
                                .dy = dy,
                                .x = l->attended,

@@ -94,7 +94,7 @@ alibi_status softmax_loss(struct workspace *w, const struct softmax_layer *s, do
             TRY_RETURN(ops->linear_backward(
                 m->device, &(struct linear_args){ .dx = tensor_rows(s->dx, from, count),
                                                   .dweight = gradient_of(m, s->weight),
-                                                  .first = takes_first_gradient(m, s->weight),
+                                                  .first = take_first_gradient(m, s->weight),
                                                   .dy = logits,
                                                   .x = x,
                                                   .weight = weight }));

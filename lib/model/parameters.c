@@ -562,7 +562,7 @@ alibi_status model_clear_gradients(struct model *m)
 
 alibi_status begin_gradient(const struct model *m, int index)
 {
-    return takes_first_gradient(m, index)
+    return take_first_gradient(m, index)
                ? m->device->ops->fill(m->device, m->parameters[index].gradient, 0.0)
                : ALIBI_OK;
 }

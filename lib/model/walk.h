@@ -313,8 +313,8 @@ static inline struct tensor entering_sums(const struct model *m, const struct pa
     return p->drop.p > 0 || m->config.parallel ? tensor_none() : gradient_of(m, bias);
 }
 
-/* Whether a matrix has no gradient since they were cleared: the caller writes one. */
-static inline bool takes_first_gradient(const struct model *m, int index)
+/* True once for each matrix after gradients were cleared: the caller then writes the first one. */
+static inline bool take_first_gradient(const struct model *m, int index)
 {
     bool fresh = m->parameters[index].fresh;
 
