@@ -265,9 +265,9 @@ static bool has_piece(const struct channel *ch, const struct part *part, int64_t
     return false;
 }
 
-/* Numbers `some` of a rank's shard between their places in the part and a row. */
-static alibi_status pack(struct channel *ch, struct tensor to, const struct part *part, int rank,
-                         struct range some, bool unpack)
+/* Numbers `some` of a rank's shard from their places in the part to a row, or back. */
+static alibi_status copy_row(struct channel *ch, struct tensor row, const struct part *part,
+                             int rank, struct range some, bool back)
 {
     struct range s;
 
@@ -276,9 +276,9 @@ static alibi_status pack(struct channel *ch, struct tensor to, const struct part
 
         s = stretch(part->span, rank, ch->size, some.first + done);
         s.count = s.count < some.count - done ? s.count : some.count - done;
-        packed = vector_part(to, done, s.count);
+        packed = vector_part(row, done, s.count);
         there = vector_part(part->numbers, s.first - part->where.first, s.count);
-        TRY_RETURN(copy(ch, unpack ? there : packed, unpack ? packed : there));
+        TRY_RETURN(copy(ch, back ? there : packed, back ? packed : there));
     }
     return ALIBI_OK;
 }
@@ -296,7 +296,7 @@ static alibi_status send_pieces(struct channel *ch, const struct part *part, int
             some.count = 0;
         ch->send_counts[r] = words(type, some.count);
         ch->receive_counts[r] = from_root && r > 0 ? 0 : mine;
-        TRY_RETURN(pack(ch, row(ch, ch->send, r, type, some.count), part, r, some, false));
+        TRY_RETURN(copy_row(ch, row(ch, ch->send, r, type, some.count), part, r, some, false));
     }
     return begin(ch, false);
 }
@@ -364,7 +364,8 @@ alibi_status channel_all_gather(struct channel *ch, struct tensor flat)
     for (int64_t piece = 0; ch->size > 1 && has_piece(ch, &part, piece, type); piece++) {
         struct range mine = piece_of(ch, &part, piece, ch->rank, type);
 
-        TRY_RETURN(pack(ch, row(ch, ch->send, 0, type, mine.count), &part, ch->rank, mine, false));
+        TRY_RETURN(
+            copy_row(ch, row(ch, ch->send, 0, type, mine.count), &part, ch->rank, mine, false));
         for (int r = 0; r < ch->size; r++) {
             int64_t theirs = piece_of(ch, &part, piece, r, type).count;
             ch->send_counts[r] = r != ch->rank ? words(type, mine.count) : 0;
@@ -375,7 +376,7 @@ alibi_status channel_all_gather(struct channel *ch, struct tensor flat)
             struct range some = piece_of(ch, &part, piece, r, type);
             if (r != ch->rank)
                 TRY_RETURN(
-                    pack(ch, row(ch, ch->receive, r, type, some.count), &part, r, some, true));
+                    copy_row(ch, row(ch, ch->receive, r, type, some.count), &part, r, some, true));
         }
     }
     return ALIBI_OK;

@@ -21,8 +21,8 @@ struct nccl {
     alibi_comm *comm;
     struct device *device;
     struct caller stream;
-    void *connection;                 /* ncclComm_t */
-    char (*places)[DEVICE_PLACE_MAX]; /* [size]: of the GPUs */
+    void *connection;                   /* ncclComm_t */
+    char (*places)[DEVICE_ADDRESS_MAX]; /* [size]: of the GPUs */
 
     int (*get_id)(struct nccl_id *id);
     int (*init)(void **connection, int ranks, struct nccl_id id, int rank);
@@ -82,16 +82,13 @@ static alibi_status check_places(const struct nccl *n)
 static alibi_status prepare(struct nccl *n)
 {
     struct device *dev = n->device;
-    struct device_link link;
 
     if (dev->ops->link == NULL)
         return fail(ALIBI_USAGE, "NCCL connects GPUs, and this runs on the CPU; use --comm mpi");
     TRY_RETURN(load(n));
     TRY_RETURN(NEW_ZERO_ARRAY(&n->places, comm_size(n->comm), "the places of GPUs"));
-    TRY_RETURN(dev->ops->link(dev, &link));
-    n->stream.stream = link.stream;
-    memcpy(n->places[comm_rank(n->comm)], link.place, DEVICE_PLACE_MAX);
-    return ALIBI_OK;
+    TRY_RETURN(dev->ops->link(dev, &n->stream.stream));
+    return dev->ops->address(dev, n->places[comm_rank(n->comm)]);
 }
 
 static alibi_status join(struct nccl *n)
@@ -102,7 +99,7 @@ static alibi_status join(struct nccl *n)
     alibi_status status = ALIBI_OK;
 
     if (size > 1)
-        TRY_RETURN(wired(c, c->wire.all_gather(n->places, DEVICE_PLACE_MAX)));
+        TRY_RETURN(wired(c, c->wire.all_gather(n->places, DEVICE_ADDRESS_MAX)));
     TRY_RETURN(check_places(n)); /* all have the same table, and the same answer */
     if (rank == 0)
         status = check(n, n->get_id(&id), "ncclGetUniqueId");

@@ -302,7 +302,7 @@ alibi_status read_evaluation(struct reader *r, const char *key, json_t *json)
     TRY_RETURN(reader_int(r, json, "length", 1, 1 << 24, &v->targets.length));
     TRY_RETURN(reader_int(r, json, "blocks", 1, 16384, &v->targets.blocks));
     TRY_RETURN(reader_int(r, json, "gram", 1, 64, &v->targets.gram));
-    TRY_RETURN(reader_int(r, json, "sinks", 0, 32, &v->targets.sinks));
+    TRY_RETURN(reader_int(r, json, "sinks", 0, SINKS_MAX, &v->targets.sinks));
     TRY_RETURN(reader_int(r, json, "windows", 1, 1024, &v->attention.windows));
     TRY_RETURN(reader_int(r, json, "near", 1, 1 << 24, &v->attention.near));
     TRY_RETURN(reader_int(r, json, "cases", 1, 1 << 20, &v->tasks.cases));

@@ -27,7 +27,7 @@ alibi_status meter_open(struct meter **out, const char *library, const char *add
     struct meter *m = NULL;
     void *module;
 
-    TRY(module_load(&module, name, false, "NVIDIA's driver"));
+    TRY(module_open(&module, name, "it comes with NVIDIA's driver"));
     TRY(NEW_ZERO_ARRAY(&m, 1, "a meter"));
     TRY(module_symbol(&init, module, name, "nvmlInit_v2"));
     TRY(module_symbol(&find, module, name, "nvmlDeviceGetHandleByPciBusId_v2"));

@@ -67,13 +67,9 @@ struct caller {
  * its workspace alone; without one, from the device's own. */
 typedef alibi_status caller_fn(struct device *dev, const struct caller *caller);
 
-/* What connects a device with those of other processes. */
-enum { DEVICE_PLACE_MAX = 32 };
-struct device_link {
-    char place[DEVICE_PLACE_MAX]; /* of the hardware, the same in all processes of a machine */
-    void *stream; /* a second one, as that of a caller; it lives as the device does */
-};
-typedef alibi_status link_fn(struct device *dev, struct device_link *out);
+/* A second stream, as that of a caller, for the exchange with devices of other processes. It lives
+ * as the device does. */
+typedef alibi_status link_fn(struct device *dev, void **stream);
 
 /* The memory of a device in bytes. free: for tensors and workspace, including what the backend
  * holds for itself and would use again, so that a plan that fits once fits again. peak: the most
@@ -107,7 +103,8 @@ struct device_part {
 };
 typedef alibi_status read_parts_fn(struct device *dev, struct device_part *parts, int *count);
 
-/* Where a GPU is on the PCI bus, as its driver writes it: "0000:01:00.0". */
+/* Where a GPU is on the PCI bus, as its driver writes it: "0000:01:00.0". The same in all processes
+ * of a machine. */
 enum { DEVICE_ADDRESS_MAX = 32 };
 typedef alibi_status address_fn(struct device *dev, char address[DEVICE_ADDRESS_MAX]);
 

@@ -12,14 +12,20 @@
 static struct ops table;
 static struct fake_stream stream;
 
+static alibi_status link_gpu(struct device *dev, void **out)
+{
+    (void)dev;
+    *out = &stream;
+    return ALIBI_OK;
+}
+
 /* ALIBI_FAKE_GPU: the place of the GPU; otherwise each process has one of its own. */
-static alibi_status link_gpu(struct device *dev, struct device_link *out)
+static alibi_status address_of_gpu(struct device *dev, char address[DEVICE_ADDRESS_MAX])
 {
     const char *place = getenv("ALIBI_FAKE_GPU"), *rank = getenv("OMPI_COMM_WORLD_RANK");
 
     (void)dev;
-    snprintf(out->place, sizeof out->place, "%s", place ? place : rank ? rank : "0");
-    out->stream = &stream;
+    snprintf(address, DEVICE_ADDRESS_MAX, "%s", place ? place : rank ? rank : "0");
     return ALIBI_OK;
 }
 
@@ -54,6 +60,7 @@ int alibi_cuda_open(struct device *out, char name[CUDA_NAME_MAX], int64_t gpu,
     table = *ops_cpu();
     table.traits.own_memory = true;
     table.link = link_gpu;
+    table.address = address_of_gpu;
     table.caller_begins = device_follows_stream;
     table.caller_ends = stream_follows_device;
     snprintf(name, CUDA_NAME_MAX, "a GPU that is not there");

@@ -118,9 +118,9 @@ template <int DP> __device__ __forceinline__ struct lane_places lane_places_of(s
 {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
 
-    return { shared_place(t->q) + place_in_tile<DP>(warp * WARP_QUERIES + lane % 16, lane / 16),
-             shared_place(t->k) + place_in_tile<DP>(lane / 16 * 8 + lane % 8, lane / 8 % 2),
-             shared_place(t->v) + place_in_tile<DP>(lane % 16, lane / 16) };
+    return { shared_address(t->q) + place_in_tile<DP>(warp * WARP_QUERIES + lane % 16, lane / 16),
+             shared_address(t->k) + place_in_tile<DP>(lane / 16 * 8 + lane % 8, lane / 8 % 2),
+             shared_address(t->v) + place_in_tile<DP>(lane % 16, lane / 16) };
 }
 
 // S = Q K^T for the rows of this warp.
@@ -231,8 +231,8 @@ __device__ __forceinline__ void multiply_values(fragments<DP> &f, struct lane_pl
         for (int r = 0; r < ROWS; r++)
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                a[r][i] = bf16_pair(f.s[r][2 * step + i / 2][i % 2 * 2],
-                                    f.s[r][2 * step + i / 2][i % 2 * 2 + 1]);
+                a[r][i] = pack_bf16x2(f.s[r][2 * step + i / 2][i % 2 * 2],
+                                      f.s[r][2 * step + i / 2][i % 2 * 2 + 1]);
 #pragma unroll
         for (int c = 0; c < DP / 8; c += 2) {
             uint32_t b[4];
@@ -269,7 +269,7 @@ __device__ __forceinline__ void write_rows(const fragments<DP> &f, const ampere_
 #pragma unroll
             for (int c = 0; c < DP / 8; c++)
                 *(uint32_t *)(tile + place_in_tile<DP>(row, c) + lane % 4 * 4) =
-                    bf16_pair(f.o[r][c][2 * half] * inverse, f.o[r][c][2 * half + 1] * inverse);
+                    pack_bf16x2(f.o[r][c][2 * half] * inverse, f.o[r][c][2 * half + 1] * inverse);
             if (lane % 4 == 0 && query >= 0 && query < w.end)
                 p.lse[p.s.row(w.b, w.h, query)] = (f.m[r][half] + log2f(sum)) / log2_e;
         }
@@ -286,8 +286,8 @@ template <int DP, bool TABLE>
 __global__ void __launch_bounds__(THREADS, 2) ampere_kernel(const __grid_constant__ ampere_params p)
 {
     struct tiles<DP> *shared = dynamic_shared<struct tiles<DP>>();
-    const uint32_t q = shared_place(shared->q), k = shared_place(shared->k),
-                   v = shared_place(shared->v);
+    const uint32_t q = shared_address(shared->q), k = shared_address(shared->k),
+                   v = shared_address(shared->v);
     const query_block w(p);
     const int past = p.s.past(), lowest = past + max(0, w.first), highest = past + w.end - 1;
     const int first = p.s.first_key(lowest) / ATTENTION_TILE;

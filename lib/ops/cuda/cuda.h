@@ -86,7 +86,7 @@ struct cuda_replay {
 struct context {
     const struct cuda_host *host;
     int index; /* of the GPU, as the runtime counts */
-    int multiprocessors, major;
+    int multiprocessors;
     bool mma_sync;           /* attention by mma.sync, not by wgmma */
     size_t shared_per_block; /* at most, with opt-in */
     cudaStream_t stream;

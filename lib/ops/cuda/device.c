@@ -337,16 +337,14 @@ alibi_status cuda_caller_ends(struct device *dev, const struct caller *caller)
     return ALIBI_OK;
 }
 
-alibi_status cuda_link(struct device *dev, struct device_link *out)
+alibi_status cuda_link(struct device *dev, void **stream)
 {
     struct context *c = cuda_of(dev);
 
     if (c->side == NULL)
         TRY_RETURN(cuda_check(cudaStreamCreateWithFlags(&c->side, cudaStreamNonBlocking),
                               "creating a stream"));
-    TRY_RETURN(cuda_check(cudaDeviceGetPCIBusId(out->place, sizeof out->place, c->index),
-                          "asking for its place"));
-    out->stream = c->side;
+    *stream = c->side;
     return ALIBI_OK;
 }
 
@@ -418,7 +416,6 @@ static alibi_status read_properties(struct context *c, char name[CUDA_NAME_MAX])
     if (p.major < 8)
         return fail(ALIBI_DEVICE, "GPU '%s' has compute capability %d.%d, 8.0 is needed", p.name,
                     p.major, p.minor);
-    c->major = p.major;
     c->mma_sync = p.major != 9 || getenv("ALIBI_MMA_SYNC") != NULL; /* for tests, see gpu.md */
     c->multiprocessors = p.multiProcessorCount;
     c->shared_per_block = p.sharedMemPerBlockOptin;

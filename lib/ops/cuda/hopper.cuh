@@ -83,11 +83,6 @@ inline alibi_status make_tensor_map(CUtensorMap *map, struct tensor view, int ro
 
 #if HAS_WGMMA
 
-__device__ __forceinline__ uint32_t shared_address(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
-
 // The first address at which a panel may begin. The compiler still knows that a pointer derived
 // like this points to shared memory, and uses the shorter instructions for it.
 __device__ __forceinline__ char *align_to_atom(char *memory)
@@ -225,15 +220,6 @@ __device__ __forceinline__ void wgmma_rs(float (&d)[N / 2], const uint32_t (&a)[
                      : ACC_64(d, 0)
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate),
                        "n"(TB));
-}
-
-// Two numbers as bf16 in one register, `low` in the lower half.
-__device__ __forceinline__ uint32_t pack_bf16x2(float low, float high)
-{
-    uint32_t bits;
-
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
-    return bits;
 }
 
 // An accumulator fragment of N columns as the A operands of N / 16 further products. The layouts

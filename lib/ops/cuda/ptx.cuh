@@ -59,7 +59,7 @@ __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint3
 }
 
 // An address in shared memory as instructions take it.
-__device__ __forceinline__ uint32_t shared_place(const void *p)
+__device__ __forceinline__ uint32_t shared_address(const void *p)
 {
     return (uint32_t)__cvta_generic_to_shared(p);
 }
@@ -83,7 +83,7 @@ __device__ __forceinline__ void load_matrices(uint32_t (&m)[4], uint32_t place)
 }
 
 // Two numbers as bf16 in one register, `low` in the lower half.
-__device__ __forceinline__ uint32_t bf16_pair(float low, float high)
+__device__ __forceinline__ uint32_t pack_bf16x2(float low, float high)
 {
     uint32_t bits;
 

@@ -54,7 +54,7 @@ inline void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
     }
 }
 
-inline uint32_t shared_place(const void *p)
+inline uint32_t shared_address(const void *p)
 {
     return emulate::shared_offset(p);
 }
@@ -75,7 +75,7 @@ template <bool TRANSPOSED> void load_matrices(uint32_t (&m)[4], uint32_t place)
     }
 }
 
-inline uint32_t bf16_pair(float low, float high)
+inline uint32_t pack_bf16x2(float low, float high)
 {
     return bf16_from_float(low) | (uint32_t)bf16_from_float(high) << 16;
 }
