@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <deque>
 #include <mutex>
@@ -212,6 +213,12 @@ void begin_block(uint3 index)
         if (!t->stack.bottom) {
             t->stack.bottom = (char *)mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
                                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            // Its last page faults: a deeper call must not reach the stack of another thread.
+            if (t->stack.bottom == MAP_FAILED ||
+                mprotect(t->stack.bottom, (size_t)sysconf(_SC_PAGESIZE), PROT_NONE) != 0) {
+                perror("the stack of an emulated thread");
+                abort();
+            }
             prepare(&t->stack, i, run_threads);
         }
     }
