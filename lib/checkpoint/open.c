@@ -187,9 +187,12 @@ alibi_status alibi_model_open_as(alibi_model **out, alibi_device *device, const 
     alibi_status status;
     alibi_model *m = NULL;
     struct alibi_config config;
+    struct manifest manifest;
 
     TRY(NEW_ZERO_ARRAY(&m, 1, "a model"));
     TRY(checkpoint_find_model(&m->path, path, call));
+    TRY(manifest_read(&manifest, m->path));
+    m->weights = manifest.parts[PART_MODEL].crc32;
     TRY(checkpoint_read_config(m->path, &config, &m->tokenizer));
     TRY(checkpoint_choose_position(&config, m->path, position, path, device, call));
     TRY(model_new(&m->model, &config, &device->device, device->type, false));

@@ -68,6 +68,7 @@ alibi_status rounds_check(const alibi_model *model, const alibi_corpus *corpus, 
         status = options_format(&group, 1, &json);
     TRY(comm_agree(comm, status));
     TRY(comm_same(comm, json.data, json.length, "model"));
+    TRY(comm_same(comm, &model->weights, sizeof model->weights, "file of weights"));
     TRY(comm_same(comm, &text, sizeof text, "text"));
     TRY(comm_same(comm, request, bytes, "request"));
     TRY(comm_same(comm, &skip, sizeof skip, "skipping budget"));

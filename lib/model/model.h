@@ -303,7 +303,8 @@ alibi_status model_read_logits(struct workspace *w, int64_t from, int64_t count,
 struct alibi_model {
     struct model *model;
     alibi_tokenizer *tokenizer;
-    char *path; /* of the checkpoint */
+    char *path;       /* of the checkpoint */
+    uint32_t weights; /* checksum of their file, as its manifest has it */
 };
 
 #endif

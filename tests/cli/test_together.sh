@@ -3,7 +3,7 @@
 # numbers of one process, speak with one voice, and refuse what they cannot divide.
 . "$(dirname "$0")/lib.sh"
 
-need_mpi 49
+need_mpi 51
 export SOURCE_DATE_EPOCH=1700000000
 ranks() { # N, then the arguments of the program
     mpirun -n "$1" --oversubscribe "$program" "${@:2}"
@@ -55,6 +55,11 @@ expect_ranks 2 "eval: protocol stream: .* 2 ranks cannot divide it" ranks 2 eval
     --device cpu --protocol stream
 expect_ranks 2 "eval: rank 1 on '.*' has another request than rank 0" mpirun --oversubscribe \
     -n 1 "$program" eval model --device cpu : -n 1 "$program" eval model --device cpu --length 64
+# A checkpoint of the same name and configuration, as on a machine with a copy that is out of date.
+check "another learning rate" "$program" train --device cpu "${big[@]}" --lr 0.02 --out copy
+expect_ranks 2 "eval: rank 1 on '.*' has another file of weights than rank 0" mpirun \
+    --oversubscribe -n 1 "$program" eval model --device cpu : \
+    -n 1 "$program" eval copy --device cpu
 expect_ranks 4 "eval: rank 1 on '.*': " odd ALIBI_FAULT=memory:150 "${eval[@]}"
 
 # ---- a comparison: whole models at each rank
