@@ -110,14 +110,16 @@ alibi_status file_open_read(struct file **out, const char *path);
 /* Pipes and devices too; "-" is standard input. The size is then 0. A stop request of the call ends
  * a read that waits for a pipe or a device with ALIBI_INTERRUPTED. */
 alibi_status file_open_input(struct file **out, const char *path, const struct alibi_call *call);
-alibi_status file_create(struct file **out, const char *path); /* truncates */
+alibi_status file_create(struct file **out, const char *path);     /* truncates */
+alibi_status file_open_write(struct file **out, const char *path); /* as it is; it must exist */
 alibi_status file_open_append(struct file **out, const char *path);
 /* *got is less than `bytes` only at the end of the file. */
 alibi_status file_read(struct file *f, void *buffer, size_t bytes, size_t *got);
 /* All of `bytes` bytes from byte `at` of a regular file; fewer are ALIBI_IO. */
 alibi_status file_read_at(struct file *f, void *buffer, size_t bytes, int64_t at);
 alibi_status file_write(struct file *f, const void *buffer, size_t bytes);
-alibi_status file_write_over(struct file *f, const void *buffer, size_t bytes); /* at its start */
+alibi_status file_write_at(struct file *f, const void *buffer, size_t bytes, int64_t at);
+alibi_status file_set_size(struct file *f, int64_t bytes); /* what it did not have is 0 */
 alibi_status file_sync(struct file *f);
 /* Reports errors of earlier writes; f is gone either way. NULL is fine. */
 alibi_status file_close(struct file *f);

@@ -158,6 +158,11 @@ alibi_status file_create(struct file **out, const char *path)
     return open_file(out, path, path, O_WRONLY | O_CREAT | O_TRUNC, "create");
 }
 
+alibi_status file_open_write(struct file **out, const char *path)
+{
+    return open_file(out, path, path, O_WRONLY, "open");
+}
+
 alibi_status file_open_append(struct file **out, const char *path)
 {
     return open_file(out, path, path, O_WRONLY | O_CREAT | O_APPEND, "open");
@@ -248,16 +253,26 @@ alibi_status file_write(struct file *f, const void *buffer, size_t bytes)
     return ALIBI_OK;
 }
 
-alibi_status file_write_over(struct file *f, const void *buffer, size_t bytes)
+alibi_status file_write_at(struct file *f, const void *buffer, size_t bytes, int64_t at)
 {
     size_t done = 0;
 
     while (done < bytes) {
-        ssize_t n = os_pwrite(f->fd, (const char *)buffer + done, bytes - done, (off_t)done);
+        ssize_t n =
+            os_pwrite(f->fd, (const char *)buffer + done, bytes - done, (off_t)at + (off_t)done);
         if (n < 0)
             return path_fail("write", f->path);
         done += (size_t)n;
     }
+    f->size = f->size > at + (int64_t)bytes ? f->size : at + (int64_t)bytes;
+    return ALIBI_OK;
+}
+
+alibi_status file_set_size(struct file *f, int64_t bytes)
+{
+    if (os_ftruncate(f->fd, (off_t)bytes) != 0)
+        return path_fail("write", f->path);
+    f->size = bytes;
     return ALIBI_OK;
 }
 

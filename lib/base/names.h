@@ -16,6 +16,7 @@
 #define NAME_LOG "log.jsonl"
 #define NAME_TIMING "timing.json"
 #define NAME_SOURCE "source.json"      /* where the text of a run is */
+#define NAME_SEEN "seen.tmp"           /* of a run that starts: whether all ranks see its folder */
 #define NAME_COMPARED_TEXT "text.json" /* the first file that a comparison writes */
 #define NAME_RESULT "result.json"      /* of one method of a comparison */
 #define NAME_RESULTS "results.json"    /* of all methods */

@@ -11,6 +11,7 @@
 #ifndef CHECKPOINT_H
 #define CHECKPOINT_H
 
+#include "comm/comm.h"
 #include "formats/formats.h"
 #include "model/model.h"
 #include "text/text.h"
@@ -76,9 +77,12 @@ typedef alibi_status moments_fetch_fn(void *user, int moment, int64_t from, int6
 struct checkpoint {
     const struct model *model;
     const alibi_tokenizer *tokenizer;
-    void *first, *second; /* the optimizer's moments, flat like the parameters; NULL: none */
-    /* Not NULL: the buffers have a part of the moments, and this gives numbers from..from+count-1
-     * of moment 0 or 1, wherever they are. */
+    /* The ranks that save it together: each writes its shard of the weights and of the moments into
+     * the files, which have the bytes that one process writes. NULL: alone. */
+    alibi_comm *comm;
+    void *first, *second; /* the optimizer's moments, of the shard of this rank; NULL: none */
+    /* Not NULL: this process saves alone, but has a shard of the moments only. This gives numbers
+     * from..from+count-1 of moment 0 or 1, wherever they are. */
     moments_fetch_fn *fetch;
     void *user;
     const struct alibi_training *training;
@@ -87,7 +91,8 @@ struct checkpoint {
 };
 
 /* Writes `run`/step-N and drops all older checkpoints but one and `keep`. ALIBI_NUMERIC names the
- * first weight or moment that is not finite: it is not saved. */
+ * first weight or moment that is not finite: it is not saved. All ranks of c->comm call it, and
+ * get the same; they all must see the folder, and rank 0 has made it. */
 alibi_status checkpoint_save(const char *run, const struct checkpoint *c,
                              const struct alibi_call *call);
 

@@ -142,12 +142,21 @@ out:
 
 /* ---- verifying */
 
-static alibi_status verify_part(const struct part *part, const char *path, char *block)
+static struct range share_of(const struct part *part, int rank, int ranks)
+{
+    int64_t each = part->bytes / ranks, more = part->bytes % ranks;
+    int64_t first = each * rank + (rank < more ? rank : more);
+
+    return (struct range){ first, each + (rank < more) };
+}
+
+/* The checksum of the bytes of a part that a rank reads: an N-th of them. */
+static alibi_status read_share(const struct part *part, const char *path, char *block, int rank,
+                               int ranks, uint32_t *crc32)
 {
     alibi_status status;
     struct file *f = NULL;
-    uint32_t crc = 0;
-    size_t got;
+    struct range share = share_of(part, rank, ranks);
 
     TRY(file_open_read(&f, path));
     if (file_size(f) != part->bytes) {
@@ -155,18 +164,18 @@ static alibi_status verify_part(const struct part *part, const char *path, char 
                       (long long)file_size(f), (long long)part->bytes);
         goto out;
     }
-    do {
-        TRY(file_read(f, block, BLOCK, &got));
-        crc = checksum(crc, block, got);
-    } while (got == BLOCK);
-    if (crc != part->crc32)
-        status = fail(ALIBI_BAD_INPUT, "'%s' is damaged: its checksum differs", path);
+    for (int64_t done = 0; done < share.count; done += BLOCK) {
+        int64_t left = share.count - done, some = left < BLOCK ? left : BLOCK;
+        TRY(file_read_at(f, block, (size_t)some, share.first + done));
+        *crc32 = checksum(*crc32, block, (size_t)some);
+    }
 out:
     file_close(f);
     return status;
 }
 
-alibi_status manifest_verify(const struct manifest *m, const char *folder)
+static alibi_status read_shares(const struct manifest *m, const char *folder, int rank, int ranks,
+                                uint32_t crcs[PARTS])
 {
     alibi_status status;
     char *block = NULL, *path = NULL;
@@ -176,12 +185,44 @@ alibi_status manifest_verify(const struct manifest *m, const char *folder)
         if (!m->parts[i].present)
             continue;
         TRY(path_join(&path, folder, part_names[i]));
-        TRY(verify_part(&m->parts[i], path, block));
+        TRY(read_share(&m->parts[i], path, block, rank, ranks, &crcs[i]));
         mem_free(path);
         path = NULL;
     }
 out:
     mem_free(path);
     mem_free(block);
+    return status;
+}
+
+/* crcs [ranks][PARTS] */
+static alibi_status compare_checksums(const struct manifest *m, const char *folder, int ranks,
+                                      uint32_t (*crcs)[PARTS])
+{
+    for (int i = 0; i < PARTS; i++) {
+        uint32_t crc = 0;
+        for (int r = 0; r < ranks; r++)
+            crc = checksum_join(crc, crcs[r][i], (size_t)share_of(&m->parts[i], r, ranks).count);
+        if (m->parts[i].present && crc != m->parts[i].crc32)
+            return fail(ALIBI_BAD_INPUT, "'%s/%s' is damaged: its checksum differs", folder,
+                        part_names[i]);
+    }
+    return ALIBI_OK;
+}
+
+alibi_status manifest_verify(const struct manifest *m, const char *folder, alibi_comm *comm)
+{
+    alibi_status status;
+    int rank = comm_rank(comm), ranks = comm_size(comm);
+    uint32_t(*crcs)[PARTS] = NULL;
+
+    status = NEW_ZERO_ARRAY(&crcs, ranks, "checksums");
+    if (status == ALIBI_OK)
+        status = read_shares(m, folder, rank, ranks, crcs[rank]);
+    TRY(comm_agree(comm, status));
+    TRY(comm_collect(comm, crcs, sizeof *crcs));
+    TRY(comm_agree(comm, compare_checksums(m, folder, ranks, crcs)));
+out:
+    mem_free(crcs);
     return status;
 }

@@ -26,8 +26,10 @@ struct manifest {
 void manifest_format(const struct manifest *m, struct text *json);
 alibi_status manifest_read(struct manifest *m, const char *folder);
 
-/* Reads every byte of every part and compares. */
-alibi_status manifest_verify(const struct manifest *m, const char *folder);
+/* Reads every byte of every part and compares. The ranks divide the bytes, and get the same. */
+alibi_status manifest_verify(const struct manifest *m, const char *folder, alibi_comm *comm);
+/* The same for the manifest that rank 0 finds in the folder. */
+alibi_status checkpoint_verify_together(const char *path, alibi_comm *comm);
 
 /* ---- writing parts (parts.c): checksummed while they are written, synced before they count */
 
@@ -49,7 +51,9 @@ struct tensor_file {
     struct safetensor *entries;
     struct tensor *views;             /* contiguous, rank 1 */
     struct tensor_source *source;     /* in place of device and views; NULL: none */
-    const struct checkpoint *fetched; /* the same for moments: its fetch() has them */
+    const struct checkpoint *moments; /* of which these are the moments; NULL: they are not */
+    const struct model *model;        /* of the tensors; NULL: they are of a source */
+    alibi_comm *comm;                 /* the ranks that write it together; NULL: alone */
     struct text header;
     int64_t bytes; /* of the whole file */
     int count;
@@ -67,7 +71,8 @@ alibi_status tensor_file_of_moments(struct tensor_file *f, const struct model *m
 alibi_status tensor_file_of_checkpoint(struct tensor_file *f, const struct checkpoint *c);
 void tensor_file_fini(struct tensor_file *f);
 
-/* ALIBI_NUMERIC names the first tensor with an element beyond the range of its type. */
+/* ALIBI_NUMERIC names the first tensor with an element beyond the range of its type. All ranks of
+ * f->comm call it, and get the same. */
 alibi_status tensor_file_write(const struct tensor_file *f, const char *folder, const char *name,
                                struct part *part);
 

@@ -12,12 +12,21 @@ enum { TEXT_PART_MAX = 64 << 20 };
 
 /* ---- finding */
 
+alibi_status checkpoint_verify_together(const char *path, alibi_comm *comm)
+{
+    struct manifest manifest = { 0 };
+    alibi_status status = ALIBI_OK;
+
+    if (comm_is_root(comm))
+        status = manifest_read(&manifest, path);
+    TRY_RETURN(comm_agree(comm, status));
+    TRY_RETURN(comm_broadcast(comm, &manifest, sizeof manifest));
+    return manifest_verify(&manifest, path, comm);
+}
+
 alibi_status checkpoint_verify(const char *path)
 {
-    struct manifest manifest;
-
-    TRY_RETURN(manifest_read(&manifest, path));
-    return manifest_verify(&manifest, path);
+    return checkpoint_verify_together(path, NULL);
 }
 
 alibi_status checkpoint_find(char **path, const char *run, const struct alibi_call *call)

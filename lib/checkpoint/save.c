@@ -10,7 +10,11 @@
  *   log "saved", then drop the oldest checkpoint
  *
  * The rename is the moment at which the folder becomes a checkpoint. Before it the previous
- * checkpoint is untouched, and after it both exist. docs/reliability.md explains each sync. */
+ * checkpoint is untouched, and after it both exist. docs/reliability.md explains each sync.
+ *
+ * Of several ranks each writes and syncs its shard of the tensors and reads back an N-th of all
+ * bytes. Rank 0 does the rest, and renames only when all have synced. They agree after each step,
+ * so all continue or none does. */
 #include <string.h>
 
 #include "base/names.h"
@@ -24,6 +28,7 @@ struct contents {
     struct tensor_file tensors[2]; /* PART_MODEL, PART_OPTIMIZER */
     struct text texts[PARTS];      /* the other parts */
     int64_t bytes;
+    alibi_comm *comm; /* the ranks that write them; NULL: alone */
 };
 
 static void contents_fini(struct contents *c)
@@ -46,19 +51,38 @@ static alibi_status contents_describe(struct contents *c, const struct alibi_con
     return ALIBI_OK;
 }
 
+/* What this rank has of a moment. */
+static alibi_status check_moment(const struct checkpoint *c, void *buffer, const char *what)
+{
+    const struct model *m = c->model;
+    int64_t shard = comm_shard(c->comm, m->span, m->span);
+    struct range s;
+
+    for (int64_t at = 0; buffer && at < shard; at += s.count) {
+        s = comm_stretch(c->comm, m->span, at);
+        TRY_RETURN(model_check_finite_part(
+            m, vector_part(tensor_1(buffer, dtype_sums(m->type), shard), at, s.count), s.first,
+            what, NULL));
+    }
+    return ALIBI_OK;
+}
+
 /* The weights as `type`. A value that is not finite must not become a checkpoint. */
 static alibi_status contents_init(struct contents *out, const struct checkpoint *c,
                                   const char *type)
 {
     const struct model *m = c->model;
 
-    *out = (struct contents){ .step = c->state.step, .training = c->training != NULL };
+    *out = (struct contents){ .step = c->state.step,
+                              .training = c->training != NULL,
+                              .comm = c->comm };
     TRY_RETURN(model_check_finite(m, m->values, "the weight", NULL));
     if (!c->fetch) { /* otherwise as they are written */
-        TRY_RETURN(model_check_finite(m, c->first, "the optimizer's first moment of", NULL));
-        TRY_RETURN(model_check_finite(m, c->second, "the optimizer's second moment of", NULL));
+        TRY_RETURN(check_moment(c, c->first, "the optimizer's first moment of"));
+        TRY_RETURN(check_moment(c, c->second, "the optimizer's second moment of"));
     }
     TRY_RETURN(tensor_file_of_model(&out->tensors[PART_MODEL], m, type));
+    out->tensors[PART_MODEL].comm = c->comm;
     if (out->training) {
         TRY_RETURN(tensor_file_of_checkpoint(&out->tensors[PART_OPTIMIZER], c));
         TRY_RETURN(state_write_json(&c->state, c->training, &out->texts[PART_STATE]));
@@ -125,20 +149,26 @@ out:
 /* `folder` is in `parent`. */
 static alibi_status write_folder(const char *parent, const char *folder, const struct contents *c)
 {
-    alibi_status status;
+    alibi_status status = ALIBI_OK;
     struct manifest manifest = { .step = c->step };
+    bool root = comm_is_root(c->comm);
 
-    TRY_RETURN(folder_create(folder));
-    for (int i = 0; i < PARTS; i++)
+    if (root)
+        status = folder_create(folder);
+    TRY_RETURN(comm_agree(c->comm, status));
+    for (int i = 0; i < PARTS && status == ALIBI_OK; i++) /* tensors, of all ranks, are first */
         if (i == PART_MODEL || (i == PART_OPTIMIZER && c->training))
             TRY_RETURN(
                 tensor_file_write(&c->tensors[i], folder, part_names[i], &manifest.parts[i]));
-        else if (c->texts[i].length > 0)
-            TRY_RETURN(write_text(folder, part_names[i], &c->texts[i], &manifest.parts[i]));
-    TRY_RETURN(write_manifest(folder, &manifest));
-    TRY_RETURN(folder_sync(parent));
-    status = checkpoint_verify(folder);
-    if (status == ALIBI_OK || status == ALIBI_MEMORY)
+        else if (c->texts[i].length > 0 && root)
+            status = write_text(folder, part_names[i], &c->texts[i], &manifest.parts[i]);
+    if (status == ALIBI_OK && root)
+        status = write_manifest(folder, &manifest);
+    if (status == ALIBI_OK && root)
+        status = folder_sync(parent);
+    TRY_RETURN(comm_agree(c->comm, status));
+    status = checkpoint_verify_together(folder, c->comm);
+    if (status == ALIBI_OK || status == ALIBI_MEMORY || !comm_agreed(c->comm))
         return status;
     return fail_context(ALIBI_IO, "a checkpoint does not read back as it was written");
 }
@@ -161,16 +191,21 @@ static alibi_status discard(const char *folder, alibi_status status, const struc
 static alibi_status write_twice_at_most(const char *parent, const char *folder,
                                         const struct contents *c, const struct alibi_call *call)
 {
-    alibi_status status = check_space(parent, c->bytes);
+    alibi_status status = ALIBI_OK;
+    bool root = comm_is_root(c->comm), left;
 
-    if (status != ALIBI_OK)
-        return discard(folder, status, call);
+    if (root && (status = check_space(parent, c->bytes)) != ALIBI_OK)
+        discard(folder, status, call);
+    TRY_RETURN(comm_agree(c->comm, status));
     for (bool again = true;; again = false) {
         status = write_folder(parent, folder, c);
-        if (status == ALIBI_OK)
-            return ALIBI_OK;
-        status = discard(folder, status, call);
-        if (status != ALIBI_IO || !again || folder_exists(folder))
+        if (status == ALIBI_OK || !comm_agreed(c->comm))
+            return status; /* without the others there is nothing more to do */
+        if (root)
+            discard(folder, status, call);
+        left = root && folder_exists(folder);
+        TRY_RETURN(comm_any(c->comm, &left));
+        if (status != ALIBI_IO || !again || left)
             return status;
         call_note(call, "writing '%s' again: %s", folder, alibi_error());
     }
@@ -201,33 +236,58 @@ out:
     return status;
 }
 
-/* Keeps the checkpoint of `step`, which was just verified, and the newest older one that verifies,
- * to fall back on. One that cannot be read now may be whole, and is kept too. The others are older,
- * damaged, set aside, or of later steps that did not verify when the run was resumed. The
- * checkpoint of step `kept` is not dropped either. */
-static alibi_status drop_others(const char *run, int64_t step, int64_t kept)
+/* It is damaged only if rank 0 finds so too: another rank may just not see it. */
+static alibi_status verify_older(const char *path, alibi_comm *comm)
 {
-    alibi_status status;
+    alibi_status status = checkpoint_verify_together(path, comm);
+
+    if (status != ALIBI_BAD_INPUT || comm_size(comm) == 1)
+        return status;
+    return comm_agree(comm, comm_is_root(comm) ? checkpoint_verify(path) : ALIBI_OK);
+}
+
+/* Keeps the checkpoint that was just saved, and the newest older one that verifies, to fall back
+ * on. One that cannot be read now may be whole, and is kept too. The others are older, damaged, set
+ * aside, or of later steps that did not verify when the run was resumed. The checkpoint of step
+ * c->keep is not dropped either. All ranks go through the list of rank 0. */
+static alibi_status drop_others(const char *run, const struct checkpoint *c)
+{
+    alibi_status status = ALIBI_OK;
     struct step_folder *folders = NULL;
+    int64_t step = c->state.step;
     int count = 0;
     bool fallback = false; /* it was met */
+    bool root = comm_is_root(c->comm);
+    char *path = NULL;
 
-    TRY(step_folders(&folders, &count, run));
+    if (root)
+        status = step_folders(&folders, &count, run);
+    TRY(comm_agree(c->comm, status));
+    TRY(comm_broadcast(c->comm, &count, sizeof count));
     for (int i = 0; i < count; i++) {
-        const struct step_folder *f = &folders[i];
-        bool keep = (f->step == step || f->step == kept) && !f->old && f->complete;
-        if (f->step < step && f->complete && !fallback) {
-            status = checkpoint_verify(f->path);
-            if (status == ALIBI_MEMORY)
+        struct step_folder f = { 0 }; /* without its path */
+        bool keep;
+        if (root)
+            f = folders[i];
+        TRY(comm_broadcast(c->comm, &f, sizeof f));
+        keep = (f.step == step || f.step == c->keep) && !f.old && f.complete;
+        if (f.step < step && f.complete && !fallback) {
+            mem_free(path);
+            path = NULL;
+            status = root ? text_copy(&path, folders[i].path)
+                          : step_folder_path(&path, run, f.step, f.old);
+            TRY(comm_agree(c->comm, status));
+            status = verify_older(path, c->comm);
+            if (status == ALIBI_MEMORY || (status != ALIBI_OK && !comm_agreed(c->comm)))
                 goto out;
             keep = status != ALIBI_BAD_INPUT;
             fallback = status == ALIBI_OK;
         }
-        status = ALIBI_OK;
-        if (!keep)
-            TRY(step_folder_remove(f->path));
+        status = !keep && root ? step_folder_remove(folders[i].path) : ALIBI_OK;
+        TRY(comm_agree(c->comm, status));
     }
 out:
+    mem_free(path);
     step_folders_free(folders, count);
     return status;
 }
@@ -245,12 +305,14 @@ alibi_status checkpoint_save(const char *run, const struct checkpoint *c,
     status = contents_init(&contents, c, "F32");
     if (status == ALIBI_NUMERIC)
         fail_context(status, "step %lld", (long long)step);
-    TRY(status);
-    TRY(step_folder_path(&folder, run, step, false));
-    TRY(make_way(run, folder, step));
+    if (status == ALIBI_OK)
+        status = step_folder_path(&folder, run, step, false);
+    if (status == ALIBI_OK && comm_is_root(c->comm))
+        status = make_way(run, folder, step);
+    TRY(comm_agree(c->comm, status));
     TRY(write_twice_at_most(run, folder, &contents, call));
     call_note(call, "saved step %lld in '%s'", (long long)step, folder);
-    TRY(drop_others(run, step, c->keep));
+    TRY(drop_others(run, c));
 out:
     contents_fini(&contents);
     mem_free(folder);

@@ -86,7 +86,7 @@ static alibi_status list_tensors(struct tensor_file *f, const struct model *m, c
                                  const char *const prefixes[], void *const buffers[], int buffers_n)
 {
     alibi_status status;
-    struct tensor_file made = { .device = m->device };
+    struct tensor_file made = { .device = m->device, .model = m };
 
     TRY(NEW_ZERO_ARRAY(&made.entries, (int64_t)buffers_n * m->count, "a list of tensors"));
     TRY(NEW_ARRAY(&made.views, (int64_t)buffers_n * m->count, "a list of tensors"));
@@ -136,7 +136,8 @@ alibi_status tensor_file_of_moments(struct tensor_file *f, const struct model *m
 alibi_status tensor_file_of_checkpoint(struct tensor_file *f, const struct checkpoint *c)
 {
     TRY_RETURN(tensor_file_of_moments(f, c->model, c->first, c->second));
-    f->fetched = c->fetch ? c : NULL;
+    f->moments = c;
+    f->comm = c->comm;
     return ALIBI_OK;
 }
 
@@ -281,81 +282,207 @@ static alibi_status upload(const struct tensor_file *f, struct tensor block, con
     return status;
 }
 
+/* A row of numbers that one rank writes: a tensor, or what one block of the flat buffers has of it.
+ * So the rows are the same for any rank, and each knows which are its own. */
+struct row {
+    int tensor, rank;
+    int64_t from, count;
+};
+
+/* The row after this one; the first one follows {0}. */
+static bool next_row(const struct tensor_file *f, struct row *r)
+{
+    int64_t left = 0, most;
+
+    r->from += r->count;
+    r->count = 0;
+    for (; r->tensor < f->count; r->tensor++, r->from = 0) {
+        const struct safetensor *e = &f->entries[r->tensor];
+        left = (e->end - e->begin) / (int64_t)safetensor_type_bytes(e->type) - r->from;
+        if (left > 0)
+            break;
+    }
+    if (r->tensor == f->count)
+        return false;
+    r->count = left;
+    r->rank = 0;
+    if (comm_size(f->comm) > 1) {
+        const struct model *m = f->model;
+        int64_t at = m->parameters[r->tensor % m->count].offset + r->from;
+        r->rank = comm_owner(f->comm, m->span, at, &most);
+        r->count = most < left ? most : left;
+    }
+    return true;
+}
+
+/* Where the bytes of a file go, and the checksum of those in a row. */
+struct output {
+    struct file *file;
+    int64_t at;
+    uint32_t crc32;
+};
+
+static alibi_status put_bytes(struct output *o, const void *bytes, size_t length)
+{
+    TRY_RETURN(file_write_at(o->file, bytes, length, o->at));
+    o->at += (int64_t)length;
+    o->crc32 = checksum(o->crc32, bytes, length);
+    return ALIBI_OK;
+}
+
 /* The block's values as bytes of the entry's type. */
-static alibi_status put(struct part_writer *w, const struct safetensor *e, struct transfer *b,
+static alibi_status put(struct output *o, const struct safetensor *e, struct transfer *b,
                         int64_t count)
 {
     void *bytes = bytes_of(b, e->type);
 
     TRY_RETURN(weights_pack(bytes, b->values, count, e->type, e->name));
-    return part_put(w, bytes, (size_t)count * safetensor_type_bytes(e->type));
+    return put_bytes(o, bytes, (size_t)count * safetensor_type_bytes(e->type));
 }
 
-/* Rows that fit a block, and at least one: the block has room for it. */
-static alibi_status write_rows(struct part_writer *w, const struct tensor_file *f, int i,
-                               struct transfer *b)
+/* Lines of a matrix that fit a block, and at least one: the block has room for it. */
+static alibi_status write_lines(struct output *o, const struct tensor_file *f, int i,
+                                struct transfer *b)
 {
     const struct safetensor *e = &f->entries[i];
     int64_t columns = tensor_source_columns(e), most = columns < BLOCK ? BLOCK / columns : 1;
     int tensor = tensor_source_find(f->source, e->name, i);
 
-    for (int64_t row = 0; row < e->shape[0]; row += most) {
-        int64_t rows = e->shape[0] - row < most ? e->shape[0] - row : most;
-        TRY_RETURN(f->source->read(f->source, tensor, row, rows, b->values));
-        TRY_RETURN(put(w, e, b, rows * columns));
+    for (int64_t line = 0; line < e->shape[0]; line += most) {
+        int64_t lines = e->shape[0] - line < most ? e->shape[0] - line : most;
+        TRY_RETURN(f->source->read(f->source, tensor, line, lines, b->values));
+        TRY_RETURN(put(o, e, b, lines * columns));
     }
     return ALIBI_OK;
 }
 
-static alibi_status write_tensor(struct part_writer *w, const struct tensor_file *f, int i,
-                                 struct transfer *b)
+/* Numbers from..from+count-1 of a tensor, which are of this rank's shard. */
+static alibi_status get(const struct tensor_file *f, int tensor, int64_t from, int64_t count,
+                        float *values)
 {
-    const struct safetensor *e = &f->entries[i];
+    const struct checkpoint *c = f->moments;
+    const struct model *m = f->model;
+    int moment = tensor / m->count;
+    int64_t at = m->parameters[tensor % m->count].offset + from;
+    struct tensor shard;
 
-    for (int64_t from = 0; from < tensor_count(f->views[i]); from += BLOCK) {
-        struct tensor some = block_of(f->views[i], from);
-        int64_t count = tensor_count(some);
-        TRY_RETURN(download(f, b->values, some));
-        TRY_RETURN(put(w, e, b, count));
+    if (!c)
+        return download(f, values, vector_part(f->views[tensor], from, count));
+    if (c->fetch)
+        return c->fetch(c->user, moment, at, count, values);
+    shard = tensor_1(moment == 0 ? c->first : c->second, dtype_sums(m->type),
+                     comm_shard(c->comm, m->span, m->span));
+    return download(f, values, vector_part(shard, comm_shard(c->comm, m->span, at), count));
+}
+
+static alibi_status write_row(struct output *o, const struct tensor_file *f, const struct row *r,
+                              struct transfer *b)
+{
+    const struct safetensor *e = &f->entries[r->tensor];
+
+    o->at = e->begin + r->from * (int64_t)safetensor_type_bytes(e->type);
+    if (f->source)
+        return write_lines(o, f, r->tensor, b);
+    for (int64_t done = 0; done < r->count; done += BLOCK) {
+        int64_t some = r->count - done < BLOCK ? r->count - done : BLOCK;
+        TRY_RETURN(get(f, r->tensor, r->from + done, some, b->values));
+        TRY_RETURN(put(o, e, b, some));
     }
     return ALIBI_OK;
 }
 
-static alibi_status write_fetched(struct part_writer *w, const struct tensor_file *f, int i,
-                                  struct transfer *b)
+/* What this rank has of the file, synced. Number 0 of `crcs` is the checksum of the header, the
+ * others are those of the rows; those of other ranks stay 0. */
+static alibi_status write_own(struct output *o, const struct tensor_file *f, double *crcs)
 {
-    const struct model *m = f->fetched->model;
-    const struct parameter *p = &m->parameters[i % m->count];
+    alibi_status status;
+    struct transfer b = { 0 };
+    struct row r = { 0 };
+    int64_t most = BLOCK;
+    struct file *file;
 
-    for (int64_t from = 0; from < p->count; from += BLOCK) {
-        int64_t count = p->count - from < BLOCK ? p->count - from : BLOCK;
-        TRY_RETURN(
-            f->fetched->fetch(f->fetched->user, i / m->count, p->offset + from, count, b->values));
-        TRY_RETURN(put(w, &f->entries[i], b, count));
+    for (int i = 0; f->source && i < f->count; i++)
+        most = tensor_source_columns(&f->entries[i]) > most ? tensor_source_columns(&f->entries[i])
+                                                            : most;
+    TRY(transfer_new(&b, most));
+    if (comm_is_root(f->comm))
+        TRY(put_bytes(o, f->header.data, f->header.length));
+    *crcs++ = o->crc32;
+    for (; next_row(f, &r); crcs++) {
+        if (r.rank != comm_rank(f->comm))
+            continue;
+        o->crc32 = 0;
+        TRY(write_row(o, f, &r, &b));
+        *crcs = o->crc32;
     }
-    return ALIBI_OK;
+    TRY(file_sync(o->file));
+    file = o->file;
+    o->file = NULL;
+    TRY(file_close(file));
+out:
+    mem_free(b.values);
+    return status;
+}
+
+/* Rank 0 makes the file, of its final size: where several machines write it by a network file
+ * system, none of them may take the bytes of another for a gap after the end, and fill it. */
+static alibi_status create(struct output *o, const struct tensor_file *f, const char *path)
+{
+    TRY_RETURN(file_create(&o->file, path));
+    return comm_size(f->comm) > 1 ? file_set_size(o->file, f->bytes) : ALIBI_OK;
+}
+
+static alibi_status open_created(struct output *o, const char *path)
+{
+    if (file_open_write(&o->file, path) == ALIBI_OK)
+        return ALIBI_OK;
+    return fail(ALIBI_IO, "%s; rank 0 has made it, and all ranks must see it to save",
+                alibi_error());
+}
+
+static struct part join_rows(const struct tensor_file *f, const double *crcs)
+{
+    struct part part = { .present = true, .bytes = f->bytes, .crc32 = (uint32_t)*crcs++ };
+    struct row r = { 0 };
+
+    while (next_row(f, &r)) {
+        size_t bytes = (size_t)r.count * safetensor_type_bytes(f->entries[r.tensor].type);
+        part.crc32 = checksum_join(part.crc32, (uint32_t)*crcs++, bytes);
+    }
+    return part;
 }
 
 alibi_status tensor_file_write(const struct tensor_file *f, const char *folder, const char *name,
                                struct part *part)
 {
     alibi_status status;
-    struct part_writer w = { 0 };
-    struct transfer b = { 0 };
-    int64_t most = BLOCK;
+    struct output o = { 0 };
+    struct row r = { 0 };
+    int rows = 0;
+    double *crcs = NULL; /* [1 + rows] */
+    char *path = NULL;
 
-    for (int i = 0; i < f->count; i++)
-        most = tensor_source_columns(&f->entries[i]) > most ? tensor_source_columns(&f->entries[i])
-                                                            : most;
-    TRY(transfer_new(&b, most));
-    TRY(part_open(&w, folder, name));
-    TRY(part_put(&w, f->header.data, f->header.length));
-    for (int i = 0; i < f->count; i++)
-        TRY((f->source ? write_rows : f->fetched ? write_fetched : write_tensor)(&w, f, i, &b));
-    TRY(part_finish(&w, part));
+    while (next_row(f, &r))
+        rows++;
+    status = path_join(&path, folder, name);
+    if (status == ALIBI_OK)
+        status = NEW_ZERO_ARRAY(&crcs, 1 + rows, "the checksums of a file");
+    if (status == ALIBI_OK && comm_is_root(f->comm))
+        status = create(&o, f, path);
+    TRY(comm_agree(f->comm, status));
+    if (!comm_is_root(f->comm))
+        status = open_created(&o, path);
+    if (status == ALIBI_OK)
+        status = write_own(&o, f, crcs);
+    file_close(o.file); /* before another rank removes it */
+    o.file = NULL;
+    TRY(comm_agree(f->comm, status));
+    TRY(comm_sum(f->comm, crcs, 1 + rows));
+    *part = join_rows(f, crcs);
 out:
-    part_abandon(&w);
-    mem_free(b.values);
+    file_close(o.file);
+    mem_free(crcs);
+    mem_free(path);
     return status;
 }
 

@@ -66,6 +66,14 @@ static struct range stretch(int64_t span, int rank, int size, int64_t from)
     return (struct range){ first, end - first };
 }
 
+int comm_owner(const alibi_comm *c, int64_t span, int64_t at, int64_t *count)
+{
+    int64_t length = block_length(span), end = (at / length + 1) * length;
+
+    *count = (comm_size(c) == 1 || end > span ? span : end) - at;
+    return (int)(at / length % comm_size(c));
+}
+
 int64_t comm_shard(const alibi_comm *c, int64_t span, int64_t at)
 {
     return before(span, comm_rank(c), comm_size(c), at);

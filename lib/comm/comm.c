@@ -189,13 +189,12 @@ static alibi_status agree(alibi_comm *c, alibi_status status, const char *messag
 
     if (size == 1)
         return status;
+    c->agreed = false;
     TRY_RETURN(tell_all(c, (int32_t)status));
     while (first < size && c->statuses[first] == ALIBI_OK)
         first++;
-    if (first == size) {
-        c->agreed = false;
+    if (first == size)
         return ALIBI_OK;
-    }
     snprintf(messages[c->wire.rank], WIRE_MESSAGE_MAX, "%s", status != ALIBI_OK ? message : "");
     TRY_RETURN(wired(c, c->wire.all_gather(messages, WIRE_MESSAGE_MAX)));
     c->agreed = true;
@@ -210,6 +209,11 @@ static alibi_status agree(alibi_comm *c, alibi_status status, const char *messag
 alibi_status comm_agree(alibi_comm *c, alibi_status status)
 {
     return agree(c, status, alibi_error());
+}
+
+bool comm_agreed(const alibi_comm *c)
+{
+    return comm_size(c) == 1 || c->agreed;
 }
 
 alibi_status comm_any(alibi_comm *c, bool *any)

@@ -23,6 +23,9 @@ static inline alibi_comm *call_comm(const struct alibi_call *call)
 /* ALIBI_OK if all ranks have it. Otherwise all ranks get the failure of the first rank that has
  * one, and its message, which names the rank unless all have the same. */
 alibi_status comm_agree(alibi_comm *c, alibi_status status);
+/* After a failure of a function that several ranks called: whether all have it. Otherwise the
+ * connection has failed, and is of no use any more. */
+bool comm_agreed(const alibi_comm *c);
 /* *any becomes true if it is true at some rank. */
 alibi_status comm_any(alibi_comm *c, bool *any);
 /* ALIBI_USAGE if the bytes of some rank are not those of rank 0; `what` says what they are. */
@@ -59,6 +62,8 @@ struct range {
 };
 
 struct range comm_block(int64_t span, int block); /* count 0: there are fewer blocks */
+/* The rank that has number `at`, and how many it has there in a row; alone all. */
+int comm_owner(const alibi_comm *c, int64_t span, int64_t at, int64_t *count);
 /* How many numbers of the own shard are before `at` in a buffer of `span`: all, if that is `at`. */
 int64_t comm_shard(const alibi_comm *c, int64_t span, int64_t at);
 /* Where number `from` of the own shard is in the buffer, and how many of it are there in a row. */

@@ -318,7 +318,7 @@ alibi_status shard_writer_finish(struct shard_writer *w, struct shard_entry *ent
     TRY_RETURN(flush(w));
     shard_header_format(&made, header);
     if (w->entry.tokens != w->capacity)
-        TRY_RETURN(file_write_over(file, header, sizeof header));
+        TRY_RETURN(file_write_at(file, header, sizeof header, 0));
     w->entry.crc32 = checksum_join(checksum(0, header, sizeof header), w->entry.crc32,
                                    (size_t)w->entry.tokens * (size_t)w->width);
     TRY_RETURN(file_sync(file));

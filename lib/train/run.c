@@ -9,8 +9,9 @@
  * steps as one that was never stopped.
  *
  * Of N ranks, rank r takes the passes i = r, r + N, ... of each step. All have the same weights and
- * the same state after it, and divide a validation. Rank 0 alone touches the folder and writes the
- * log; whatever a rank does alone, all agree on how it ended before they continue. */
+ * the same state after it, and divide a validation and the writing of a checkpoint. Rank 0 writes
+ * everything else in the folder, such as the log; whatever a rank does alone, all agree on how it
+ * ended before they continue. */
 #include <math.h>
 #include <string.h>
 
@@ -44,6 +45,7 @@ struct run {
     struct validation validation; /* the last one of this call */
     bool started;                 /* the model has the weights that training begins with */
     bool validates;               /* it was asked for, and the split is long enough */
+    bool together;                /* all ranks see the folder, and write checkpoints in it */
     int64_t saved;                /* step of the newest checkpoint, 0: none */
     double step_seconds;          /* smoothed */
     double first_loss;            /* of step 1, 0: it was not taken in this call */
@@ -216,6 +218,7 @@ static alibi_status enter_folder(struct run *r, bool resume, char **path)
     TRY_RETURN(file_remove_within(r->dir, NAME_RECIPE NAME_ASIDE));
     TRY_RETURN(file_remove_within(r->dir, NAME_TIMING NAME_ASIDE));
     TRY_RETURN(file_remove_within(r->dir, NAME_SOURCE NAME_ASIDE));
+    TRY_RETURN(file_remove_within(r->dir, NAME_SEEN));
     return resume ? checkpoint_find(path, r->dir, r->call) : ALIBI_OK;
 }
 
@@ -452,9 +455,10 @@ static struct checkpoint checkpoint_of(struct run *r)
     return (struct checkpoint){
         .model = r->model,
         .tokenizer = corpus_tokenizer(r->corpus),
+        .comm = r->together ? r->comm : NULL,
         .first = r->optimizer.first,
         .second = r->optimizer.second,
-        .fetch = comm_size(r->comm) > 1 ? optimizer_fetch : NULL,
+        .fetch = comm_size(r->comm) > 1 && !r->together ? optimizer_fetch : NULL,
         .user = (void *)&r->optimizer,
         .training = &r->training,
         .state = r->state,
@@ -463,30 +467,36 @@ static struct checkpoint checkpoint_of(struct run *r)
 }
 
 /* The journal first, so that the log never ends before the checkpoint. */
-static alibi_status write_checkpoint(struct run *r)
+static alibi_status sync_journal(struct run *r)
 {
-    const struct checkpoint c = checkpoint_of(r);
-
     TRY_RETURN(journal_sync(&r->journal, device_peak(r->device)));
     events_sync(&r->events, r->call);
-    return checkpoint_save(r->dir, &c, r->call);
+    return ALIBI_OK;
 }
 
-/* Rank 0 writes, and the others give it their parts of the moments. */
-static alibi_status save(struct run *r)
+/* Where only rank 0 sees the folder: it writes, and the others give it their parts of the moments.
+ */
+static alibi_status save_at_root(struct run *r, const struct checkpoint *c)
 {
-    alibi_status status = ALIBI_OK;
     struct failure failure;
 
-    if (comm_is_root(r->comm)) {
-        failure_keep(&failure, write_checkpoint(r));
-        TRY_RETURN(optimizer_served(&r->optimizer));
-        status = failure_raise(&failure);
-    } else {
-        TRY_RETURN(
-            optimizer_serve(&r->optimizer)); /* rank 0 waits for numbers, not for an answer */
-    }
+    if (!comm_is_root(r->comm)) /* rank 0 waits for numbers, not for an answer */
+        return optimizer_serve(&r->optimizer);
+    failure_keep(&failure, checkpoint_save(r->dir, c, r->call));
+    TRY_RETURN(optimizer_served(&r->optimizer));
+    return failure_raise(&failure);
+}
+
+static alibi_status save(struct run *r)
+{
+    const struct checkpoint c = checkpoint_of(r);
+    alibi_status status = comm_is_root(r->comm) ? sync_journal(r) : ALIBI_OK;
+
     TRY_RETURN(comm_agree(r->comm, status));
+    if (c.fetch)
+        TRY_RETURN(comm_agree(r->comm, save_at_root(r, &c)));
+    else
+        TRY_RETURN(checkpoint_save(r->dir, &c, r->call));
     r->saved = r->state.step;
     return ALIBI_OK;
 }
@@ -592,6 +602,41 @@ static alibi_status prepare_folder(struct run *r)
     return events_open(&r->events, r->events_folder, r->state.step);
 }
 
+/* Whether all ranks see the folder, which is on a file system of all machines then: rank 0 leaves a
+ * line there that nobody else can know. */
+static alibi_status find_together(struct run *r)
+{
+    char line[64] = "", *path = NULL, *seen = NULL;
+    size_t length = 0;
+    bool apart = false, root = comm_is_root(r->comm);
+    alibi_status status;
+
+    if (comm_size(r->comm) == 1)
+        return ALIBI_OK;
+    snprintf(line, sizeof line, "%.9f", clock_seconds());
+    status = path_join(&path, r->dir, NAME_SEEN);
+    if (status == ALIBI_OK && root)
+        status = file_replace(path, line, strlen(line));
+    TRY(comm_agree(r->comm, status));
+    TRY(comm_broadcast(r->comm, line, sizeof line));
+    status = file_read_all(&seen, &length, path, sizeof line);
+    apart = status != ALIBI_OK || strcmp(seen, line) != 0;
+    TRY(comm_agree(r->comm, status == ALIBI_MEMORY ? status : ALIBI_OK));
+    TRY(comm_any(r->comm, &apart));
+    TRY(comm_agree(r->comm, root ? file_remove(path) : ALIBI_OK));
+    r->together = !apart;
+    if (apart)
+        call_note(
+            r->call,
+            "not all ranks see '%s': rank 0 fetches the moments of the others, and saves alone; "
+            "on a file system of all machines they save together",
+            r->dir);
+out:
+    mem_free(path);
+    mem_free(seen);
+    return status;
+}
+
 /* Leaves the run at its first step, at the step of its checkpoint, or complete. */
 static alibi_status open_run(struct run *r, bool resume)
 {
@@ -601,6 +646,7 @@ static alibi_status open_run(struct run *r, bool resume)
     if (comm_is_root(r->comm))
         status = enter_run(r, resume, &path);
     TRY(comm_agree(r->comm, status));
+    TRY(find_together(r));
     TRY(share(r));
     if (r->saved > 0 && unfinished(r)) {
         TRY(restore_moments(r, path));

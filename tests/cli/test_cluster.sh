@@ -3,7 +3,7 @@
 # another number, stopped and killed, and used wrongly.
 . "$(dirname "$0")/lib.sh"
 
-need_mpi 36
+need_mpi 44
 ranks() { # N, then the arguments of train
     mpirun -n "$1" --oversubscribe "$program" train --device cpu "${@:2}"
 }
@@ -80,6 +80,33 @@ check "killed: the others end within 120 s" test $((SECONDS - begun)) -lt 120
 check "killed: the rank is named" grep -q 'rank [0-2]' words
 step=$(newest killed | sed 's/.*step-0*//')
 check "killed: 3 ranks resume" ranks 3 --resume --out killed --steps "$((step + 1))" --quiet
+
+# ---- a folder that rank 1 does not see, or no longer: it is another one in its working directory
+
+mkdir here there
+apart() { # arguments of train
+    mpirun --oversubscribe -n 1 -wdir "$folder/here" "$program" train --device cpu "$@" : \
+        -n 1 -wdir "$folder/there" "$program" train --device cpu "$@"
+}
+check "apart: rank 0 saves alone" apart "${small[@]:0:${#small[@]}-1}" --deterministic-sum \
+    --out one
+cp stderr words
+check "apart: a note says so" grep -q "not all ranks see 'one': rank 0 fetches" words
+check "apart: the bytes of one process" same_runs one here/one
+check "apart: nothing is elsewhere" test -z "$(ls there)"
+ln -s ../here/lost there/lost
+apart "${long[@]}" --save-every 1 --out lost > said 2> words < /dev/null &
+launcher=$!
+wait_for grep -qs '"step": 3,' here/lost/log.jsonl
+rm there/lost
+wait $launcher
+code=$?
+if [ $code = 5 ]; then pass "lost: 5"; else fail "lost" "exit code $code"; fi
+check "lost: one line" test "$(grep -c '^alibi: ' words)" = 1
+check "lost: it names the rank and the file" grep -q \
+    "^alibi: train: rank 1 on '.*': cannot open 'lost/step-0.*; rank 0 has made it" words
+step=$(newest here/lost | sed 's/.*step-0*//')
+check "lost: 3 ranks resume" ranks 3 --resume --out here/lost --steps "$((step + 1))" --quiet
 
 # ---- wrong use: one line of ours, among those of mpirun
 

@@ -24,9 +24,10 @@ enum { CHANGES_MAX = 4096, FILES_MAX = 512, STATES_PER_POINT = 16 };
 struct event {
     enum change_kind kind;
     char path[PATH_BYTES], to[PATH_BYTES]; /* within the recorded folder; "" is the folder itself */
-    bool creates, empties, over;
+    bool creates, empties;
     char *bytes;
     size_t length;
+    off_t at;
     int64_t saved; /* what said_saved was when this change began */
 };
 
@@ -53,9 +54,7 @@ static void record(const struct change *c, bool done)
     if (c->kind == CHANGE_MKDIR && strcmp(c->path, recorded_folder) == 0)
         return;
     assert_true(++event_count < CHANGES_MAX);
-    *e = (struct event){
-        .kind = c->kind, .length = c->length, .over = c->over, .saved = said_saved
-    };
+    *e = (struct event){ .kind = c->kind, .length = c->length, .at = c->at, .saved = said_saved };
     copy_path(e->path, c->path);
     if (c->to != NULL)
         copy_path(e->to, c->to);
@@ -127,12 +126,24 @@ static void set_content(struct content *c, const char *bytes, size_t length)
     *c = (struct content){ copy, length };
 }
 
-static void append_content(struct content *c, const char *bytes, size_t length)
+/* Bytes that were not there are 0. */
+static void set_length(struct content *c, size_t length)
 {
-    c->bytes = realloc(c->bytes, c->length + length + 1);
+    c->bytes = realloc(c->bytes, length + 1);
     assert_non_null(c->bytes);
-    memcpy(c->bytes + c->length, bytes, length);
-    c->length += length;
+    if (length > c->length)
+        memset(c->bytes + c->length, 0, length - c->length);
+    c->length = length;
+}
+
+/* at -1: after the last byte */
+static void change_content(struct content *c, const char *bytes, size_t length, off_t at)
+{
+    size_t from = at < 0 ? c->length : (size_t)at;
+
+    if (from + length > c->length)
+        set_length(c, from + length);
+    memcpy(c->bytes + from, bytes, length);
 }
 
 static bool is_in(const char *path, const char *folder)
@@ -216,14 +227,10 @@ static void replay(const struct event *e, bool folders_too)
         open_file(e);
         break;
     case CHANGE_WRITE:
-        if (e->over)
-            memcpy(disk.nodes[index].now.bytes, e->bytes, e->length);
-        else
-            append_content(&disk.nodes[index].now, e->bytes, e->length);
+        change_content(&disk.nodes[index].now, e->bytes, e->length, e->at);
         break;
     case CHANGE_TRUNCATE:
-        assert_true(e->length <= disk.nodes[index].now.length);
-        disk.nodes[index].now.length = e->length;
+        set_length(&disk.nodes[index].now, e->length);
         break;
     case CHANGE_SYNC:
         sync_path(e->path, folders_too);

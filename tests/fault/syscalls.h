@@ -42,7 +42,7 @@ struct change {
     int fd, flags;
     const void *bytes;
     size_t length; /* write, truncate */
-    bool over;     /* write: over the first bytes, not after the last */
+    off_t at;      /* write: its place in the file; -1: after the last byte */
 };
 
 /* Called twice per change, with done false and then, if it succeeded, true. */
@@ -94,9 +94,12 @@ static const char *path_of(int fd)
 
 ssize_t write(int fd, const void *bytes, size_t length)
 {
-    struct change c = {
-        .kind = CHANGE_WRITE, .path = path_of(fd), .fd = fd, .bytes = bytes, .length = length
-    };
+    struct change c = { .kind = CHANGE_WRITE,
+                        .path = path_of(fd),
+                        .fd = fd,
+                        .bytes = bytes,
+                        .length = length,
+                        .at = -1 };
 
     if (fd <= STDERR_FILENO)
         return syscall(SYS_write, fd, bytes, length);
@@ -105,7 +108,6 @@ ssize_t write(int fd, const void *bytes, size_t length)
     return watched(&c, SYS_write, fd, (long)bytes, (long)length);
 }
 
-/* The library writes so at the start of a file only. */
 ssize_t pwrite(int fd, const void *bytes, size_t length, off_t at)
 {
     struct change c = { .kind = CHANGE_WRITE,
@@ -113,9 +115,11 @@ ssize_t pwrite(int fd, const void *bytes, size_t length, off_t at)
                         .fd = fd,
                         .bytes = bytes,
                         .length = length,
-                        .over = true };
+                        .at = at };
     ssize_t result;
 
+    if (longest_transfer > 0 && length > longest_transfer)
+        length = c.length = longest_transfer;
     if (watch)
         watch(&c, false);
     result = syscall(SYS_pwrite64, fd, bytes, length, at);
@@ -129,6 +133,13 @@ ssize_t read(int fd, void *bytes, size_t length)
     if (longest_transfer > 0 && length > longest_transfer)
         length = longest_transfer;
     return syscall(SYS_read, fd, bytes, length);
+}
+
+ssize_t pread(int fd, void *bytes, size_t length, off_t at)
+{
+    if (longest_transfer > 0 && length > longest_transfer)
+        length = longest_transfer;
+    return syscall(SYS_pread64, fd, bytes, length, at);
 }
 
 int fsync(int fd)

@@ -67,8 +67,8 @@ static inline void watch_for_death(const struct change *c, bool done)
     if (news->calls != death.call)
         return;
     if (death.moment == INSIDE && !done && c->kind == CHANGE_WRITE) {
-        if (c->over)
-            syscall(SYS_pwrite64, c->fd, c->bytes, c->length / 2, 0);
+        if (c->at >= 0)
+            syscall(SYS_pwrite64, c->fd, c->bytes, c->length / 2, c->at);
         else
             syscall(SYS_write, c->fd, c->bytes, c->length / 2);
         die();

@@ -33,7 +33,7 @@ static void shards_cover_a_buffer_of_any_length_once(void **state)
         alibi_comm c = { .wire = { .size = sizes[i % 6] } };
 
         for (c.wire.rank = 0; c.wire.rank < c.wire.size; c.wire.rank++) {
-            int64_t shard = comm_shard(&c, span, span);
+            int64_t shard = comm_shard(&c, span, span), row;
             struct range r;
 
             for (int64_t at = 0; at < shard; at += r.count) {
@@ -41,6 +41,10 @@ static void shards_cover_a_buffer_of_any_length_once(void **state)
                 assert_true(r.count > 0 && r.first >= 0 && r.first + r.count <= span);
                 assert_int_equal(comm_shard(&c, span, r.first), at);
                 assert_int_equal(comm_shard(&c, span, r.first + r.count), at + r.count);
+                assert_int_equal(comm_owner(&c, span, r.first, &row), c.wire.rank);
+                assert_int_equal(row, r.count);
+                assert_int_equal(comm_owner(&c, span, r.first + r.count - 1, &row), c.wire.rank);
+                assert_int_equal(row, 1);
                 if (c.wire.size > 1) /* a block that no other rank has */
                     assert_int_equal(r.first / comm_block(span, 0).count % c.wire.size,
                                      c.wire.rank);

@@ -74,6 +74,28 @@ static void creating_truncates_what_was_there(void **state)
     assert_content(path, "sh");
 }
 
+static void several_writers_fill_a_file_of_a_set_size(void **state)
+{
+    const char *path = within(folder, "a");
+    struct file *one = NULL, *two = NULL;
+
+    (void)state;
+    assert_int_equal(file_open_write(&two, path), ALIBI_BAD_INPUT);
+    assert_ok(file_create(&one, path));
+    assert_ok(file_set_size(one, 7));
+    assert_int_equal(file_size(one), 7);
+    assert_ok(file_open_write(&two, path));
+    assert_int_equal(file_size(two), 7);
+    assert_ok(file_write_at(two, "name", 4, 3));
+    assert_ok(file_write_at(one, "re", 2, 0));
+    assert_ok(file_write_at(one, "-s", 2, 7));
+    assert_int_equal(file_size(one), 9);
+    assert_ok(file_write_at(one, "-", 1, 2));
+    assert_ok(file_close(one));
+    assert_ok(file_close(two));
+    assert_content(path, "re-name-s");
+}
+
 static void missing_files_and_folders_are_bad_input_with_their_path(void **state)
 {
     char *path = strdup(within(folder, "none/x"));
@@ -656,6 +678,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(what_is_written_is_read_back),
         TEST(creating_truncates_what_was_there),
+        TEST(several_writers_fill_a_file_of_a_set_size),
         TEST(missing_files_and_folders_are_bad_input_with_their_path),
         TEST(folder_in_place_of_a_file_is_bad_input),
         TEST(file_in_place_of_a_folder_is_bad_input),
