@@ -9,7 +9,7 @@ struct job {
     struct alibi_int_list lengths;
     int protocol;
     int64_t stride, window, tokens, block;
-    bool contiguous;
+    bool contiguous, split_windows;
     double skip, window_score;
     bool verify, by_position, json;
     struct cli_subject subject;
@@ -44,6 +44,8 @@ static const struct alibi_option options[] = {
     { "window-score", ALIBI_OPTION_REAL, AT(window_score), 0, 1e6, NULL, "0", "X",
       "stream: evict keys that no query can reach with scores up to X, which bounds memory; "
       "0: evict none" },
+    { "split-windows", ALIBI_OPTION_FLAG, AT(split_windows), 0, 0, NULL, NULL, NULL,
+      "several processes: divide each window among them, for windows too long for one device" },
     { "by-position", ALIBI_OPTION_FLAG, AT(by_position), 0, 0, NULL, NULL, NULL,
       "print the loss by position in the window too" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
@@ -125,6 +127,7 @@ static struct alibi_eval one_length(const struct job *job, int64_t length, int64
         .verify = job->verify,
         .window_score = job->window_score,
         .window = job->window,
+        .split_windows = job->split_windows,
     };
 
     if (alibi_protocol_view(job->protocol)->strided)
@@ -153,9 +156,9 @@ static alibi_status check_request(const struct job *job, const alibi_model *mode
 /* ---- the output */
 
 /* several: lengths, which have a column for the change. */
-static void print_head(const struct alibi_eval_result *r, const struct cli_subject *s, bool several,
-                       bool verify)
+static void print_head(const struct alibi_eval_result *r, const struct job *job, bool several)
 {
+    const struct cli_subject *s = &job->subject;
     const struct alibi_protocol_info *protocol = alibi_protocol_view(r->protocol);
     char scored[4 * CLI_SHORT];
 
@@ -172,7 +175,9 @@ static void print_head(const struct alibi_eval_result *r, const struct cli_subje
     if (several)
         printf(" %15s", "change");
     printf(" %10s %9s %6s", "tokens", "tokens/s", "tiles");
-    if (verify)
+    if (job->split_windows)
+        printf(" %6s", "sent");
+    if (job->verify)
         printf(" %9s", "skipped");
     putchar('\n');
 }
@@ -202,7 +207,7 @@ static void print_change(const struct alibi_eval_result *r, const struct alibi_e
 
 /* first: the result of the first of several lengths; NULL: there is one. */
 static void print_row(const struct alibi_eval_result *r, const struct alibi_eval_result *first,
-                      bool verify)
+                      const struct job *job)
 {
     char token_ppl[CLI_SHORT], word_ppl[CLI_SHORT], error[CLI_SHORT] = "-"; /* of one part: none */
 
@@ -216,7 +221,11 @@ static void print_row(const struct alibi_eval_result *r, const struct alibi_eval
     if (first)
         print_change(r, first);
     printf(" %10lld %9.0f %5.1f%%", (long long)r->tokens, r->tokens_per_s, 100 * r->tiles_used);
-    if (verify)
+    if (job->split_windows && r->earlier_bytes > 0)
+        printf(" %5.1f%%", 100 * (double)r->sent_bytes / (double)r->earlier_bytes);
+    else if (job->split_windows)
+        printf(" %6s", "-");
+    if (job->verify)
         printf(" %9.2e", r->skipped_weight);
     putchar('\n');
 }
@@ -268,6 +277,10 @@ static void print_result_json(const struct alibi_eval_result *r,
     cli_json_int("peak_bytes", (int64_t)r->peak_bytes);
     cli_json_real("tiles_used", r->tiles_used);
     cli_json_real("attention_seconds", r->attention_seconds);
+    if (r->earlier_bytes > 0) {
+        cli_json_int("sent_bytes", r->sent_bytes);
+        cli_json_int("earlier_bytes", r->earlier_bytes);
+    }
     if (verify)
         cli_json_real("skipped_weight", r->skipped_weight);
     cli_json_open("by_position", '[');
@@ -387,8 +400,8 @@ static alibi_status evaluate_lengths(const struct job *job, const struct alibi_i
             continue;
         cli_terminal_clear();
         if (i == 0 || job->by_position)
-            print_head(&results[i], s, lengths->count > 1, job->verify);
-        print_row(&results[i], lengths->count > 1 ? &results[0] : NULL, job->verify);
+            print_head(&results[i], job, lengths->count > 1);
+        print_row(&results[i], lengths->count > 1 ? &results[0] : NULL, job);
         if (job->by_position)
             print_positions(&results[i]);
         fflush(stdout);
@@ -440,7 +453,8 @@ alibi_status cmd_eval(int argc, char **argv)
             "token shards or on the built-in text, with the model's own tokenizer. FILE may be a "
             "folder; without one, the built-in text is read if the model was trained on it. The "
             "error is the standard error of the nll over distant parts of the text. `mpirun -n N "
-            "alibi eval` divides the windows among N processes.",
+            "alibi eval` divides the windows among N processes, or with --split-windows each "
+            "window.",
         .groups = groups,
         .count = CLI_COUNT(groups),
         .min_operands = 1,

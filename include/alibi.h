@@ -817,6 +817,10 @@ struct alibi_eval {
     /* Any protocol: in every layer a token sees only the last `window` tokens up to itself, so N
      * layers see at most N (window - 1) tokens back. 0: all. */
     int64_t window;
+    /* Several processes divide each window among them, for windows that are too long for one,
+     * instead of whole windows. Results are those of one process up to rounding and the skipping
+     * budget. Not with verify, nor for position methods with gates. */
+    bool split_windows;
 };
 
 /* Mean loss of the targets at positions first..last of their windows (position 0 has one token of
@@ -846,10 +850,13 @@ struct alibi_eval_result {
     double ppl, word_ppl, bits_per_byte;
     int64_t tokens, words, bytes; /* scored */
     double seconds, tokens_per_s;
-    size_t peak_bytes;
+    size_t peak_bytes;     /* of the process that needed most */
     double tiles_used;     /* share of attention's tiles that were computed; 1 without skipping */
     double skipped_weight; /* verify: the largest share of a query's weight that was skipped */
     double attention_seconds;
+    /* With split_windows, keys and values that processes sent to each other, and all that are
+     * earlier than some process's part of their window. */
+    int64_t sent_bytes, earlier_bytes;
     int bins; /* loss by position, in bins that double; bins without tokens are not listed */
     struct alibi_position_loss by_position[ALIBI_POSITION_BINS];
     /* The scored tokens in parts: blocks, or neighbouring blocks if there are more than there may

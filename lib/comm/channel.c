@@ -98,7 +98,7 @@ size_t channel_bytes(int ranks)
 
 static alibi_status new_rows(struct channel *ch)
 {
-    static const char what[] = "a piece of gradients";
+    static const char what[] = "numbers on their way between ranks";
     struct device *dev = ch->device;
     int64_t words = (int64_t)ch->size * ch->stride;
 
@@ -230,6 +230,30 @@ static alibi_status exchange(struct channel *ch, bool to_all)
 {
     TRY_RETURN(begin(ch, to_all));
     return end(ch);
+}
+
+/* ---- rows that others fill (ranks.h) */
+
+int64_t channel_room(const struct channel *ch, enum dtype type)
+{
+    return room(ch, type);
+}
+
+struct tensor channel_outgoing(struct channel *ch, int rank, enum dtype type, int64_t count)
+{
+    ch->send_counts[rank] = words(type, count);
+    return row(ch, ch->send, rank, type, count);
+}
+
+struct tensor channel_incoming(struct channel *ch, int rank, enum dtype type, int64_t count)
+{
+    ch->receive_counts[rank] = words(type, count);
+    return row(ch, ch->receive, rank, type, count);
+}
+
+alibi_status channel_exchange(struct channel *ch)
+{
+    return exchange(ch, false);
 }
 
 static alibi_status copy(struct channel *ch, struct tensor to, struct tensor from)

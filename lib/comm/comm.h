@@ -103,4 +103,38 @@ alibi_status channel_scatter(struct channel *ch, struct tensor shard, struct ten
 alibi_status channel_gather(struct channel *ch, struct tensor shard, int64_t span, int64_t from,
                             int64_t count, float *values);
 
+/* ---- sequences: each rank has a part (sequence.c)
+ *
+ * Part r is whole tiles of attention, as many as the others have or one less; the last tokens may
+ * be less than a tile, and parts may be empty. */
+
+struct sequence;
+
+struct range sequence_part(int64_t length, int rank, int size);
+/* All ranks call it, and all fail if one does. The device outlives the sequence. */
+alibi_status sequence_new(struct sequence **out, alibi_comm *c, struct device *dev,
+                          const struct alibi_call *call);
+void sequence_free(struct sequence *s);
+
+/* A pass over one sequence: begin, a fetch before the attention of each layer, end. The caller
+ * holds the device's lock. */
+void sequence_begin(struct sequence *s, int64_t length);
+/* The queries, keys and values of a are those of the own part, as attention takes them; an empty
+ * part has none. Its keys and values become those of the own part after earlier ones, as far as
+ * they matter, and attention on them is within the bounds of a->skip.eps, except that the
+ * log-sum-exp may err to both sides. Biases are by distance. Of parts after the first, first[2]
+ * become the first `sinks` keys and values. Both are there until the next call. y and lse of a are
+ * overwritten. */
+alibi_status sequence_fetch(struct sequence *s, struct attention_args *a, int64_t sinks,
+                            struct tensor first[2]);
+/* How the pass ended here; all ranks get the first failure. */
+alibi_status sequence_end(struct sequence *s, alibi_status status);
+
+/* Bytes of keys and values that this rank has sent, and would have sent if all ranks needed all
+ * keys before theirs. */
+struct sequence_traffic {
+    int64_t sent, all;
+};
+struct sequence_traffic sequence_traffic(const struct sequence *s);
+
 #endif

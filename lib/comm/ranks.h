@@ -31,6 +31,15 @@ void nccl_free(struct nccl *n);
 alibi_status nccl_exchange(struct nccl *n, const struct rows *rows);
 alibi_status nccl_wait(struct nccl *n);
 
+/* ---- rows of an exchange of numbers of any type (channel.c), which sequence.c packs and unpacks
+ */
+
+int64_t channel_room(const struct channel *ch, enum dtype type); /* numbers of a row at most */
+/* So many numbers will go to that rank, or come from it: the row of them, for channel_exchange. */
+struct tensor channel_outgoing(struct channel *ch, int rank, enum dtype type, int64_t count);
+struct tensor channel_incoming(struct channel *ch, int rank, enum dtype type, int64_t count);
+alibi_status channel_exchange(struct channel *ch);
+
 /* What a function of the wire returned. */
 alibi_status wired(const alibi_comm *c, int status);
 

@@ -2,7 +2,8 @@
  *
  * Windows of one length are evaluated several at a time, so that short ones keep the device as busy
  * as long ones; memory is that of about as many tokens as keep the device busy, or of one window if
- * that is longer. A stream is windows side by side that remember: each is read after the keys and
+ * that is longer. Ranks divide the windows among them, or each window, if it is too long for one of
+ * them. A stream is windows side by side that remember: each is read after the keys and
  * values of all windows before it. docs/evaluation.md explains the numbers. */
 #include <math.h>
 #include <string.h>
@@ -21,6 +22,10 @@ struct evaluation {
     struct windows windows;
     int64_t rows;              /* windows per batch */
     int32_t *tokens, *targets; /* [rows, L] */
+    struct sequence *sequence; /* of windows that ranks share, else NULL */
+    struct elsewhere elsewhere;
+    float *parts;  /* [ranks, tokens of a part]: losses */
+    float *losses; /* [L] of such a window */
     struct score score;
     int64_t passing; /* tokens that the batch under way will have scored */
     double started, reported;
@@ -28,8 +33,30 @@ struct evaluation {
 
 static void report_layer(void *user, int64_t layers);
 
+/* Whether each window is divided, instead of the windows among ranks. */
+static bool shares_windows(const struct alibi_eval *eval, const struct alibi_call *call)
+{
+    return eval->split_windows && comm_size(call_comm(call)) > 1;
+}
+
+static alibi_status fetch_keys(void *user, struct attention_args *a, int64_t sinks,
+                               struct tensor first[2])
+{
+    return sequence_fetch(((struct evaluation *)user)->sequence, a, sinks, first);
+}
+
+/* Tokens of the largest part of a window. */
+static int64_t part_tokens(const struct evaluation *e)
+{
+    int ranks = comm_size(call_comm(e->call));
+    int64_t tiles = attention_tiles(e->windows.length);
+
+    return (tiles + ranks - 1) / ranks * ATTENTION_TILE;
+}
+
 static alibi_status evaluation_init(struct evaluation *e, const struct alibi_eval *eval)
 {
+    bool shares = shares_windows(eval, e->call);
     int64_t L = eval->protocol == ALIBI_STREAM ? STREAM_TOKENS : eval->length;
     int64_t stride = eval->protocol == ALIBI_SLIDING ? eval->stride : L;
     int64_t tokens = e->model->device->ops->traits.batch_tokens;
@@ -37,6 +64,7 @@ static alibi_status evaluation_init(struct evaluation *e, const struct alibi_eva
                                             .window = eval->window,
                                             .record = true,
                                             .verify = eval->verify,
+                                            .elsewhere = shares ? &e->elsewhere : NULL,
                                             .layer_done = report_layer,
                                             .user = e };
     struct cache_window window = { 0 };
@@ -48,6 +76,7 @@ static alibi_status evaluation_init(struct evaluation *e, const struct alibi_eva
         e->windows = windows_of(eval_blocks(e->span, eval), L, stride);
     L = e->windows.length;
     e->score.blocks = e->windows.blocks;
+    e->elsewhere = (struct elsewhere){ fetch_keys, e };
     TRY_RETURN(workspace_new(&e->workspace, e->model, &settings));
     if (eval->protocol == ALIBI_STREAM) {
         TRY_RETURN(stream_window(&window, e->model, settings.skip, eval->window_score));
@@ -56,13 +85,19 @@ static alibi_status evaluation_init(struct evaluation *e, const struct alibi_eva
                 (struct cache_window){ .positions = eval->window }; /* no score reaches further */
         TRY_RETURN(cache_new(&e->cache, e->model, 1, window));
     }
-    e->rows = L < tokens && !e->cache ? tokens / L : 1;
+    e->rows = L < tokens && !e->cache && !shares ? tokens / L : 1;
     if (e->rows > e->windows.count)
         e->rows = e->windows.count;
     if (!size_product(&cells, (int64_t[]){ e->rows, L }, 2) || cells > INT64_MAX)
         return fail(ALIBI_MEMORY, "windows of %lld tokens do not fit in memory", (long long)L);
     TRY_RETURN(NEW_ARRAY(&e->tokens, (int64_t)cells, "evaluation inputs"));
     TRY_RETURN(NEW_ARRAY(&e->targets, (int64_t)cells, "evaluation targets"));
+    if (shares) {
+        int64_t all = comm_size(call_comm(e->call)) * part_tokens(e);
+
+        TRY_RETURN(NEW_ARRAY(&e->parts, all, "the losses of parts"));
+        TRY_RETURN(NEW_ARRAY(&e->losses, (int64_t)cells, "the losses of a window"));
+    }
     e->started = e->reported = clock_seconds();
     return ALIBI_OK;
 }
@@ -71,6 +106,9 @@ static void evaluation_fini(struct evaluation *e)
 {
     cache_free(e->cache);
     workspace_free(e->workspace);
+    sequence_free(e->sequence);
+    mem_free(e->parts);
+    mem_free(e->losses);
     mem_free(e->tokens);
     mem_free(e->targets);
     mem_free(e->windows.list);
@@ -127,12 +165,9 @@ static int64_t rows_from(void *user, int64_t k)
     return rows;
 }
 
-/* The losses [rows, inputs] of windows k..k+rows-1. */
-static alibi_status run_batch(void *user, int64_t k, int64_t rows, void *losses)
+/* Inputs and targets of windows k..k+rows-1, which have so many inputs each. */
+static void read_batch(struct evaluation *e, int64_t k, int64_t rows, int64_t inputs)
 {
-    struct evaluation *e = user;
-    int64_t inputs = windows_at(&e->windows, k).inputs;
-
     e->passing = 0;
     for (int64_t row = 0; row < rows; row++) {
         struct window w = windows_at(&e->windows, k + row);
@@ -148,6 +183,15 @@ static alibi_status run_batch(void *user, int64_t k, int64_t rows, void *losses)
             targets[i] = -1;
         e->passing += inputs - w.first;
     }
+}
+
+/* The losses [rows, inputs] of windows k..k+rows-1. */
+static alibi_status run_batch(void *user, int64_t k, int64_t rows, void *losses)
+{
+    struct evaluation *e = user;
+    int64_t inputs = windows_at(&e->windows, k).inputs;
+
+    read_batch(e, k, rows, inputs);
     if (e->cache)
         return model_extend_loss(e->workspace, e->cache, 0, e->tokens, e->targets, inputs, losses);
     return model_loss(e->workspace, e->tokens, e->targets, rows, inputs, losses);
@@ -194,24 +238,74 @@ static alibi_status run_all(struct evaluation *e)
                           .stopped = say_stopped });
 }
 
-/* What attention did at all ranks. */
-static alibi_status count_attention(const struct evaluation *e, struct attention_statistics *out)
+/* The losses of a window of which every rank computes a part. */
+static alibi_status run_shared(struct evaluation *e, int64_t k)
+{
+    alibi_comm *comm = call_comm(e->call);
+    int64_t inputs = windows_at(&e->windows, k).inputs, most = part_tokens(e);
+    int size = comm_size(comm), rank = comm_rank(comm);
+    struct range mine = sequence_part(inputs, rank, size);
+    alibi_status status = ALIBI_OK;
+
+    read_batch(e, k, 1, inputs);
+    sequence_begin(e->sequence, inputs);
+    if (call_stopped(e->call))
+        status = say_stopped(e);
+    else
+        status = model_loss_part(e->workspace, e->tokens + mine.first, e->targets + mine.first,
+                                 mine.first, mine.count, e->parts + rank * most);
+    TRY_RETURN(sequence_end(e->sequence, status));
+    TRY_RETURN(comm_collect(comm, e->parts, (size_t)most * sizeof *e->parts));
+    for (int r = 0; r < size; r++) {
+        struct range part = sequence_part(inputs, r, size);
+
+        memcpy(e->losses + part.first, e->parts + r * most, (size_t)part.count * sizeof *e->losses);
+    }
+    return ALIBI_OK;
+}
+
+static alibi_status run_all_shared(struct evaluation *e)
+{
+    alibi_comm *comm = call_comm(e->call);
+
+    TRY_RETURN(sequence_new(&e->sequence, comm, e->model->device, e->call));
+    for (int64_t k = 0; k < e->windows.count; k++) {
+        TRY_RETURN(run_shared(e, k));
+        TRY_RETURN(comm_agree(comm, score_batch(e, k, 1, e->losses)));
+    }
+    return ALIBI_OK;
+}
+
+/* Of all ranks. */
+struct totals {
+    struct attention_statistics attention;
+    struct sequence_traffic traffic;
+    size_t peak; /* of the rank with most */
+};
+
+static alibi_status add_up(const struct evaluation *e, struct totals *out)
 {
     alibi_status status;
     alibi_comm *comm = call_comm(e->call);
     int size = comm_size(comm);
-    struct attention_statistics *all = NULL;
+    struct totals *all = NULL;
 
-    status = NEW_ARRAY(&all, size, "statistics of ranks");
+    status = NEW_ZERO_ARRAY(&all, size, "statistics of ranks");
     TRY(comm_agree(comm, status));
-    all[comm_rank(comm)] = workspace_statistics(e->workspace);
+    all[comm_rank(comm)] = (struct totals){ .attention = workspace_statistics(e->workspace),
+                                            .traffic = e->sequence ? sequence_traffic(e->sequence)
+                                                                   : (struct sequence_traffic){ 0 },
+                                            .peak = device_peak(e->model->device) };
     TRY(comm_collect(comm, all, sizeof *all));
     *out = all[0];
     for (int r = 1; r < size; r++) {
-        out->tiles.used += all[r].tiles.used;
-        out->tiles.all += all[r].tiles.all;
-        out->seconds += all[r].seconds;
-        out->skipped = fmax(out->skipped, all[r].skipped);
+        out->attention.tiles.used += all[r].attention.tiles.used;
+        out->attention.tiles.all += all[r].attention.tiles.all;
+        out->attention.seconds += all[r].attention.seconds;
+        out->attention.skipped = fmax(out->attention.skipped, all[r].attention.skipped);
+        out->traffic.sent += all[r].traffic.sent;
+        out->traffic.all += all[r].traffic.all;
+        out->peak = all[r].peak > out->peak ? all[r].peak : out->peak;
     }
 out:
     mem_free(all);
@@ -293,6 +387,21 @@ static alibi_status check_text(struct span span, const struct alibi_eval *e)
     return ALIBI_OK;
 }
 
+static alibi_status check_shared(const struct model *m, const struct alibi_eval *e)
+{
+    if (e->verify)
+        return fail(ALIBI_USAGE,
+                    "verifying what was skipped takes all keys at one rank, and windows are "
+                    "divided; verify with whole windows, or with one process");
+    for (int k = 0; k < m->pattern.kinds; k++)
+        if (position_gates(&m->config, &m->pattern.kind[k]) > 0)
+            return fail(ALIBI_USAGE,
+                        "windows of position method '%s', which has gates, cannot be divided "
+                        "among ranks; divide whole windows instead",
+                        m->pattern.kind[k].method->name);
+    return ALIBI_OK;
+}
+
 /* Whatever the text. */
 static alibi_status check_request(const struct model *m, const struct alibi_eval *e,
                                   const struct alibi_call *call)
@@ -305,6 +414,8 @@ static alibi_status check_request(const struct model *m, const struct alibi_eval
                     "protocol stream: each part of the text is read after all before it, so %d "
                     "ranks cannot divide it; start one process",
                     ranks);
+    if (shares_windows(e, call))
+        TRY_RETURN(check_shared(m, e));
     return e->protocol == ALIBI_STREAM ? stream_check(m) : model_check_length(m, e->length);
 }
 
@@ -326,8 +437,9 @@ struct blocks eval_blocks(struct span span, const struct alibi_eval *e)
 }
 
 static void fill_result(const struct evaluation *e, const struct alibi_eval *eval,
-                        struct attention_statistics s, struct alibi_eval_result *result)
+                        const struct totals *t, struct alibi_eval_result *result)
 {
+    struct attention_statistics s = t->attention;
     const struct windows *w = &e->windows;
     int64_t words = 0, bytes = 0, length = e->cache ? w->blocks.size : w->length;
 
@@ -355,7 +467,9 @@ static void fill_result(const struct evaluation *e, const struct alibi_eval *eva
     result->attention_seconds = s.seconds;
     result->seconds = clock_seconds() - e->started;
     result->tokens_per_s = result->seconds > 0 ? (double)result->tokens / result->seconds : 0;
-    result->peak_bytes = device_peak(e->model->device);
+    result->peak_bytes = t->peak;
+    result->sent_bytes = t->traffic.sent;
+    result->earlier_bytes = t->traffic.all;
 }
 
 alibi_status evaluate_span(const struct model *m, struct span span, const struct alibi_eval *eval,
@@ -364,16 +478,16 @@ alibi_status evaluate_span(const struct model *m, struct span span, const struct
 {
     alibi_status status;
     struct evaluation e = { .model = m, .call = call, .task = task, .span = span };
-    struct attention_statistics statistics;
+    struct totals totals;
 
     device_reset_peak(m->device);
     status = check_all(m, span, eval, call);
     if (status == ALIBI_OK)
         status = evaluation_init(&e, eval);
     TRY(comm_agree(call_comm(call), status));
-    TRY(run_all(&e));
-    TRY(count_attention(&e, &statistics));
-    fill_result(&e, eval, statistics, result);
+    TRY(shares_windows(eval, call) ? run_all_shared(&e) : run_all(&e));
+    TRY(add_up(&e, &totals));
+    fill_result(&e, eval, &totals, result);
 out:
     evaluation_fini(&e);
     return status;
@@ -397,9 +511,9 @@ alibi_status alibi_evaluate(const alibi_model *model, const alibi_corpus *corpus
 {
     struct span span = corpus_span(corpus, split);
     int64_t trained = model->model->config.train_length;
-    const int64_t request[] = { split,        eval->length, eval->protocol,   eval->stride,
-                                eval->tokens, eval->block,  eval->contiguous, eval->verify,
-                                eval->window };
+    const int64_t request[] = { split,        eval->length,       eval->protocol,   eval->stride,
+                                eval->tokens, eval->block,        eval->contiguous, eval->verify,
+                                eval->window, eval->split_windows };
     char task[ALIBI_NAME_MAX] = "eval stream";
     alibi_status status;
 

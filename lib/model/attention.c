@@ -361,6 +361,29 @@ static alibi_status append(struct workspace *w, const struct pass *p, int64_t n,
     return ALIBI_OK;
 }
 
+/* ---- a part of a sequence */
+
+static alibi_status fetch(const struct workspace *w, const struct pass *p, int64_t n,
+                          struct attention_args *a, struct tensor first[2])
+{
+    const struct elsewhere *e = w->settings.elsewhere;
+
+    return e ? e->fetch(e->user, a, a->window > 0 ? sinks_of(w, p, n) : 0, first) : ALIBI_OK;
+}
+
+alibi_status attention_idle(struct workspace *w, int64_t n)
+{
+    const struct model *m = w->model;
+    const struct alibi_config *c = &m->config;
+    int64_t D = c->width / c->heads;
+    struct attention_args a = { .q = tensor_4(NULL, m->type, 1, 0, c->heads, D),
+                                .k = tensor_4(NULL, m->type, 1, 0, c->kv_heads, D),
+                                .v = tensor_4(NULL, m->type, 1, 0, c->kv_heads, D) };
+
+    TRY_RETURN(check_stop(w, n));
+    return fetch(w, &(struct pass){ 0 }, n, &a, NULL);
+}
+
 /* ---- the scores that a window relies on */
 
 /* The largest of the first `tiles` norms of each head; norms [Hkv, tiles of capacity]. NaN wins. */
@@ -590,7 +613,7 @@ alibi_status statistics_end(struct workspace *w, alibi_status status)
 /* Attention with its time and its tiles added to the statistics. The clock starts when earlier work
  * has ended, and stops when attention has. A call whose first query is inside a tile has no
  * record. */
-static alibi_status measured(struct workspace *w, struct attention_args *a)
+static alibi_status measured(struct workspace *w, const struct pass *p, struct attention_args *a)
 {
     struct device *dev = w->model->device;
     struct attention_statistics *s = &w->statistics;
@@ -600,6 +623,12 @@ static alibi_status measured(struct workspace *w, struct attention_args *a)
 
     if (recorded)
         TRY_RETURN(reserve_record(w, a));
+    if (recorded && w->settings.elsewhere) { /* tiles that were not fetched are skipped ones */
+        struct attention_args whole = *a;
+
+        whole.k.shape[1] = p->start + p->L;
+        s->tiles.all += attention_all_tiles(&whole) - attention_all_tiles(a);
+    }
     if (w->flowing) {
         TRY_RETURN(dev->ops->attention_forward(dev, a));
         s->tiles.all += recorded ? attention_all_tiles(a) : 0;
@@ -654,6 +683,7 @@ alibi_status attention_run(struct workspace *w, const struct pass *p, int64_t n)
 {
     struct device *dev = w->model->device;
     struct attention_args a = attention_of(w, p, n);
+    struct tensor first[2] = { tensor_none(), tensor_none() };
     struct sinks_args sinks;
 
     if (w->model->config.qk_norm)
@@ -667,11 +697,16 @@ alibi_status attention_run(struct workspace *w, const struct pass *p, int64_t n)
     else
         TRY_RETURN(sum_gates(w, p, n, &a, NULL));
     TRY_RETURN(check_scores(w, p, n, &a));
+    TRY_RETURN(fetch(w, p, n, &a, first));
     if (w->settings.record && !w->activations.training)
-        TRY_RETURN(measured(w, &a));
+        TRY_RETURN(measured(w, p, &a));
     else
         TRY_RETURN(dev->ops->attention_forward(dev, &a));
     sinks = attention_sinks(w, p, n, &a);
+    if (first[0].data) {
+        sinks.k = first[0];
+        sinks.v = first[1];
+    }
     if (sinks.sinks > 0)
         TRY_RETURN(dev->ops->sinks_forward(dev, &sinks));
     return w->settings.reach && !p->cache ? add_reach(w, p, &a, n) : ALIBI_OK;

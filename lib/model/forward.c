@@ -206,6 +206,13 @@ static alibi_status feed_forward(struct workspace *w, const struct pass *p, int6
                 last ? final_norm(w) : attention_norm(w, n + 1));
 }
 
+alibi_status check_stop(const struct workspace *w, int64_t n)
+{
+    if (!alibi_stop_requested(w->settings.stop) && !alibi_stop_requested(w->settings.cancel))
+        return ALIBI_OK;
+    return fail(ALIBI_INTERRUPTED, "stopped in layer %lld of a pass", (long long)n);
+}
+
 static alibi_status walk(struct workspace *w, const struct pass *p)
 {
     const struct pass_settings *s = &w->settings;
@@ -213,8 +220,7 @@ static alibi_status walk(struct workspace *w, const struct pass *p)
     TRY_RETURN(embed(w, p));
     TRY_RETURN(enter_block(w, 0));
     for (int64_t n = 0; n < w->model->config.layers; n++) {
-        if (alibi_stop_requested(s->stop) || alibi_stop_requested(s->cancel))
-            return fail(ALIBI_INTERRUPTED, "stopped in layer %lld of a pass", (long long)n);
+        TRY_RETURN(check_stop(w, n));
         TRY_RETURN(attend(w, p, n));
         TRY_RETURN(feed_forward(w, p, n));
         if (s->layer_done)

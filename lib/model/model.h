@@ -185,6 +185,16 @@ struct reach {
     struct head_reach *heads; /* [N, H] */
 };
 
+/* Of passes over a part of a sequence, model_loss_part(): where the rest of it is. */
+struct elsewhere {
+    /* Before the attention of each layer: a->k and a->v become views of earlier keys and values
+     * with the own ones after them, and of later parts first[2] the first `sinks` of the sequence.
+     * An empty part has no queries, and its tensors no data. */
+    alibi_status (*fetch)(void *user, struct attention_args *a, int64_t sinks,
+                          struct tensor first[2]);
+    void *user;
+};
+
 struct pass_settings {
     double skip;    /* attention's skipping budget, see ops.h; 0: every pair is computed */
     int64_t window; /* keys that a query sees in every layer, see ops.h; 0: all before it */
@@ -198,6 +208,7 @@ struct pass_settings {
     bool verify; /* with record: find attention_statistics.skipped, which costs more than the
                     attention itself */
     struct reach *reach;                            /* inference; NULL: not measured */
+    const struct elsewhere *elsewhere;              /* NULL: passes have whole sequences */
     const struct alibi_stop *stop, *cancel;         /* either stops a pass between two layers with
                                                        ALIBI_INTERRUPTED; may be NULL */
     void (*layer_done)(void *user, int64_t layers); /* after each layer of a forward pass, with how
@@ -244,6 +255,11 @@ alibi_status record_read(struct device *dev, const struct attention_args *a, boo
  * at a time. */
 alibi_status model_loss(struct workspace *w, const int32_t *tokens, const int32_t *targets,
                         int64_t B, int64_t L, float *nll);
+
+/* The same for the L tokens from `start` on of one sequence. L may be 0: then only
+ * settings.elsewhere is called, as often as by the others. Without gates. */
+alibi_status model_loss_part(struct workspace *w, const int32_t *tokens, const int32_t *targets,
+                             int64_t start, int64_t L, float *nll);
 
 /* Adds the gradient of scale * (sum of nll) to the gradients, and returns that sum of nll.
  * `drop` is on the embedding and on each residual branch; (drop.seed, drop.stream) key the masks of

@@ -78,6 +78,21 @@ alibi_status model_loss(struct workspace *w, const int32_t *tokens, const int32_
     return status;
 }
 
+alibi_status model_loss_part(struct workspace *w, const int32_t *tokens, const int32_t *targets,
+                             int64_t start, int64_t L, float *nll)
+{
+    alibi_status status = ALIBI_OK;
+    const struct pass p = { .B = 1, .L = L, .start = start };
+
+    device_lock(w->model->device);
+    if (L > 0)
+        status = forward_loss(w, &p, tokens, targets, nll);
+    for (int64_t n = 0; L == 0 && n < w->model->config.layers && status == ALIBI_OK; n++)
+        status = attention_idle(w, n);
+    device_unlock(w->model->device);
+    return status;
+}
+
 /* dnorm, the gradient of the output layer's input, becomes dx, that of the residual stream. */
 static alibi_status leave_head(struct workspace *w, const struct pass *p)
 {

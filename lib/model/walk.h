@@ -225,8 +225,12 @@ alibi_status norm_heads_backward(const struct workspace *w, int64_t n,
  * none. */
 struct sinks_args attention_sinks(const struct workspace *w, const struct pass *p, int64_t n,
                                   const struct attention_args *a);
-/* Norms, rotates, scales, appends to the cache, attends, and counts. */
+/* Norms, rotates, scales, appends to the cache or fetches, attends, and counts. */
 alibi_status attention_run(struct workspace *w, const struct pass *p, int64_t n);
+/* What an empty part of a sequence does instead. */
+alibi_status attention_idle(struct workspace *w, int64_t n);
+/* ALIBI_INTERRUPTED if the pass was asked to stop before layer n. */
+alibi_status check_stop(const struct workspace *w, int64_t n);
 
 /* Around a pass with settings.record. The time and the tiles of attention are known layer by layer
  * if the host waits for each. A device that keeps times by itself need not be interrupted: then the

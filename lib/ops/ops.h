@@ -567,6 +567,25 @@ struct skip_count attention_count(const struct attention_args *a);
 int64_t attention_all_tiles(const struct attention_args *a); /* skip_count.all; reads no tensor */
 double attention_skipped(const struct attention_args *a);
 
+/* A part of a sequence, whose earlier keys are elsewhere: which tiles of them its queries need
+ * (needed.c). All in this process's memory, as fp32. */
+struct needed_args {
+    int64_t first;      /* tiles before the part */
+    int64_t Lq, H, Hkv; /* of the part */
+    struct bias bias;   /* LINEAR [H], TABLE; of another kind all tiles in the window are needed */
+    int64_t window;     /* as in attention */
+    double scale;       /* as in attention */
+    double eps;         /* weight of all keys that are not needed, relative to exp(lse) */
+    const float *norms; /* [Hkv, first], of attention_norms */
+    const float *queries; /* [Lq, H]: norms of the queries */
+    const float *lse;     /* [H, Lq]: of some keys of the part, such as the nearest */
+    int64_t words;        /* of a row of needed */
+};
+/* Sets bit t % 32 of word t / 32 of row kv of needed [Hkv, words]. */
+alibi_status attention_needed(const struct needed_args *a, uint32_t *needed);
+/* Whether some tile may not be needed: otherwise norms, queries and lse are not read. */
+bool attention_may_leave(const struct bias *bias, double eps);
+
 /* Where the weight of a head goes: sums over queries. Bin 0 is distance 0, bin b > 0 the distances
  * 2^(b-1) .. 2^b - 1. */
 enum { REACH_BINS = 64 };
