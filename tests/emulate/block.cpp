@@ -29,9 +29,10 @@ enum {
     WARP = 32,
     THREADS_MAX = 1024,
     STACK_BYTES = 256 << 10,
-    BARRIERS = 16,
+    WARPGROUPS = THREADS_MAX / 128,
+    BARRIERS = emulate::OWN_BARRIERS + WARPGROUPS,
     MEETINGS = 16,          // different masks in a kernel
-    SHARED_MAX = 163 << 10, // as on an A100
+    SHARED_MAX = 227 << 10, // as on an H100
 };
 
 // ---- stacks
@@ -85,10 +86,12 @@ void continue_on(struct stack *from, struct stack *to)
 
 // ---- threads, warps and the block that runs
 
-struct copy {
-    void *to;
-    const void *from;
-    size_t bytes, given;
+typedef std::vector<std::function<void()>> group;
+
+// Work that a thread has started.
+struct started {
+    group last; // not yet committed
+    std::deque<group> committed;
 };
 
 struct thread {
@@ -97,8 +100,7 @@ struct thread {
     bool ended;
     const unsigned *watched; // NULL: may run
     unsigned seen;           // the thread waits while *watched has this value
-    std::vector<copy> copies;
-    std::deque<std::vector<copy>> groups; // committed
+    struct started queues[emulate::QUEUES];
 };
 
 // Lanes of a mask that meet. Two rows of offers: a lane may come to the next meeting while another
@@ -119,10 +121,12 @@ struct barrier {
     int arrived, truths[2];
 };
 
-struct thread threads[THREADS_MAX], *current;
+struct thread threads[THREADS_MAX], *current; // NULL: the scheduler runs
 struct warp warps[THREADS_MAX / WARP];
 struct barrier barriers[BARRIERS]; // the first one is __syncthreads()
 struct stack scheduler;
+std::deque<std::function<void()>> loads; // that have started
+unsigned order;                          // how many blocks there have been
 int alive, block_threads;
 const char *broken; // why the device is unusable
 char *shared_memory;
@@ -170,8 +174,10 @@ void end_thread()
     struct warp &w = own_warp();
 
     current->ended = true;
-    current->copies.clear();
-    current->groups.clear();
+    for (struct started &queue : current->queues) {
+        queue.last.clear();
+        queue.committed.clear();
+    }
     alive--;
     w.alive &= ~(1u << emulate::lane());
     for (int i = 0; i < w.meetings; i++)
@@ -199,6 +205,7 @@ void begin_block(uint3 index)
     alive = block_threads;
     memset(shared_memory, 0xff, shared_bytes);
     memset(barriers, 0, sizeof barriers);
+    loads.clear();
     for (int w = 0; w * WARP < block_threads; w++) {
         const int lanes = block_threads - w * WARP < WARP ? block_threads - w * WARP : (int)WARP;
         warps[w].alive = lanes == WARP ? ~0u : (1u << lanes) - 1;
@@ -237,15 +244,18 @@ bool run_warp(int warp, bool descending)
         current = t;
         threadIdx = t->index;
         continue_on(&scheduler, &t->stack);
+        current = NULL;
         moved = true;
     }
     return moved;
 }
 
-// Threads in ascending or descending order, a warp as long as it can, until all have ended.
-void run_block(uint3 index, bool descending)
+// Threads in ascending or descending order, a warp as long as it can, until all have ended. If none
+// can continue, a load arrives.
+void run_block(uint3 index)
 {
     const int count = (block_threads + WARP - 1) / WARP;
+    const bool descending = order & 1;
 
     begin_block(index);
     while (alive > 0 && !broken) {
@@ -253,22 +263,36 @@ void run_block(uint3 index, bool descending)
         for (int i = 0; i < count; i++)
             while (run_warp(descending ? count - 1 - i : i, descending))
                 moved = true;
-        if (!moved && !broken)
+        if (moved || broken)
+            continue;
+        if (loads.empty()) {
             broken = "threads of a block wait for each other at different barriers";
+        } else {
+            loads.front()();
+            loads.pop_front();
+        }
     }
-}
-
-// Ends the work of the thread, and of the device.
-void break_device(const char *why)
-{
-    broken = why;
-    continue_on(&current->stack, &scheduler);
+    if (!loads.empty() && !broken)
+        broken = "a block ends while TMA still loads into its shared memory";
+    order++;
 }
 
 } // namespace
 
 namespace emulate
 {
+
+void break_device(const char *why)
+{
+    broken = why;
+    if (current)
+        continue_on(&current->stack, &scheduler);
+}
+
+void wait_for_change(const unsigned *count)
+{
+    wait_for(count);
+}
 
 unsigned lane()
 {
@@ -338,24 +362,41 @@ char *shared_at(uint32_t offset, size_t bytes)
     return shared_memory + offset;
 }
 
-void copy_later(void *to, const void *from, size_t bytes, size_t given)
+void start(enum queue queue, std::function<void()> work)
 {
-    current->copies.push_back({ to, from, bytes, given });
+    current->queues[queue].last.push_back(std::move(work));
 }
 
-void commit_copies()
+void commit(enum queue queue)
 {
-    current->groups.push_back(std::move(current->copies));
-    current->copies.clear();
+    struct started &q = current->queues[queue];
+
+    q.committed.push_back(std::move(q.last));
+    q.last.clear();
 }
 
-void wait_for_copies(int pending)
+void finish(enum queue queue, int pending)
 {
-    for (; (int)current->groups.size() > pending; current->groups.pop_front())
-        for (const struct copy &c : current->groups.front()) {
-            memcpy(c.to, c.from, c.given);
-            memset((char *)c.to + c.given, 0, c.bytes - c.given);
-        }
+    std::deque<group> &committed = current->queues[queue].committed;
+
+    for (; (int)committed.size() > pending; committed.pop_front())
+        for (const std::function<void()> &work : committed.front())
+            work();
+}
+
+void start_load(std::function<void()> load)
+{
+    loads.push_back(std::move(load));
+}
+
+bool products_are_late()
+{
+    return order & 2;
+}
+
+bool copies_are_late()
+{
+    return order & 4;
 }
 
 cudaError_t run_grid(dim3 grid, dim3 block, size_t shared, void (*call)(void *), void *arguments)
@@ -363,7 +404,6 @@ cudaError_t run_grid(dim3 grid, dim3 block, size_t shared, void (*call)(void *),
     static std::mutex one_at_a_time;
     std::lock_guard<std::mutex> lock(one_at_a_time);
     const uint64_t size = (uint64_t)block.x * block.y * block.z;
-    unsigned count = 0;
 
     if (broken)
         return cudaErrorLaunchFailure;
@@ -382,7 +422,7 @@ cudaError_t run_grid(dim3 grid, dim3 block, size_t shared, void (*call)(void *),
     for (unsigned z = 0; z < grid.z; z++)
         for (unsigned y = 0; y < grid.y; y++)
             for (unsigned x = 0; x < grid.x && !broken; x++)
-                run_block({ x, y, z }, count++ % 2 == 1);
+                run_block({ x, y, z });
     free(shared_memory);
     return broken ? cudaErrorLaunchFailure : cudaSuccess;
 }

@@ -12,11 +12,13 @@
  *
  *   - threads that wait at different barriers: the launch fails, and says so;
  *   - dynamic shared memory and device memory start as NaN;
- *   - asynchronous copies happen when they are waited for, not before;
+ *   - asynchronous copies happen when they are waited for, not before; products of wgmma and copies
+ *     of TMA do that in some blocks, and in others happen at once (ops/cuda/ptx_hopper.cuh);
  *   - under the address sanitizer, accesses outside of device or shared memory; under the undefined
  *     behaviour sanitizer, vectors that are not aligned.
  *
- * Not emulated: memory order, wgmma and TMA; the device has compute capability 8.0. */
+ * Not emulated: memory order. The device has compute capability 8.0; with ALIBI_EMULATE_HOPPER in
+ * the environment 9.0. */
 #ifndef EMULATE_H
 #define EMULATE_H
 
@@ -24,6 +26,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include <functional>
 #include <initializer_list>
 #include <type_traits>
 
@@ -87,18 +90,36 @@ const offer *meet(unsigned mask, const offer &mine);
 // Waits for all threads of the block that still run; returns how many came with `mine` true.
 int meet_block(bool mine);
 
-// Waits for `threads` threads of the block at a named barrier. Arriving only: does not wait.
+// Waits for `threads` threads of the block at a named barrier. Arriving only: does not wait. Those
+// from OWN_BARRIERS on belong to the emulation, one for each warpgroup.
+enum { OWN_BARRIERS = 16 };
 void meet_at(int barrier, int threads, bool waits);
+
+// Waits until another thread has changed it.
+void wait_for_change(const unsigned *count);
+
+// Ends the work of the thread, and of the device.
+void break_device(const char *why);
 
 unsigned lane();
 char *dynamic_shared(); // its first byte
 uint32_t shared_offset(const void *at);
 char *shared_at(uint32_t offset, size_t bytes);
 
-// cp.async: `bytes` bytes, of which the last have no source and become 0.
-void copy_later(void *to, const void *from, size_t bytes, size_t given);
-void commit_copies();
-void wait_for_copies(int pending);
+// What a thread starts and waits for later: commit() makes a group of what it has started since the
+// last, and finish() completes its groups but the newest `pending`.
+enum queue { COPIES, PRODUCTS, STORES_READ, STORES_WRITTEN, QUEUES };
+void start(enum queue queue, std::function<void()> work);
+void commit(enum queue queue);
+void finish(enum queue queue, int pending);
+
+// What no thread waits for by itself: happens when all threads of the block wait.
+void start_load(std::function<void()> load);
+
+// Whether products, or loads and stores, of this block are late: they happen when they are waited
+// for, not when they start.
+bool products_are_late();
+bool copies_are_late();
 
 // Runs call(kernel's arguments) in every thread of the grid.
 cudaError_t run_grid(dim3 grid, dim3 block, size_t shared, void (*call)(void *), void *arguments);
@@ -209,6 +230,14 @@ template <class T> T atomicAdd(T *at, std::common_type_t<T> x)
     T before = *at;
 
     *at = before + x;
+    return before;
+}
+
+template <class T> T atomicAnd(T *at, std::common_type_t<T> x)
+{
+    T before = *at;
+
+    *at = before & x;
     return before;
 }
 

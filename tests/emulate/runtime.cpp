@@ -51,7 +51,9 @@ cudaError_t cudaGetDeviceCount(int *count)
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int)
 {
-    *p = { "emulated GPU", 8, 0, 4, 163 << 10 };
+    const bool hopper = getenv("ALIBI_EMULATE_HOPPER") != NULL;
+
+    *p = { "emulated GPU", hopper ? 9 : 8, 0, 4, (hopper ? 227u : 163u) << 10 };
     return cudaSuccess;
 }
 

@@ -11,6 +11,7 @@ extern "C" {
 }
 
 #include "ops/cuda/ptx.cuh"
+#include "ops/cuda/ptx_hopper.cuh"
 
 namespace
 {
@@ -86,9 +87,9 @@ void early_read(float *to, const float *from, int pending)
 {
     float *copy = dynamic_shared<float>() + threadIdx.x;
 
-    emulate::copy_later(copy, from, sizeof *copy, sizeof *copy);
-    emulate::commit_copies();
-    emulate::wait_for_copies(pending);
+    emulate::start(emulate::COPIES, [=] { *copy = *from; });
+    emulate::commit(emulate::COPIES);
+    emulate::finish(emulate::COPIES, pending);
     to[blockIdx.x * THREADS + threadIdx.x] = *copy;
 }
 
@@ -100,6 +101,85 @@ void a_copy_arrives_when_it_is_waited_for(void **)
     assert_true(to[0] == from && to[BLOCKS * THREADS - 1] == from);
     assert_int_equal(launch(early_read, THREADS * sizeof from, to, &from, 1), cudaSuccess);
     assert_true(isnan(to[0]) && isnan(to[BLOCKS * THREADS - 1]));
+}
+
+// A warpgroup loads 64 rows of 64 numbers by TMA, and multiplies the first 16 columns of all of
+// them with each other. With all orders of work there are as many blocks.
+enum { ROWS = 64, ORDERS = 8 };
+enum omitted { NOTHING, WAIT_FOR_LOAD, WAIT_FOR_PRODUCT, FREE_AFTER_PRODUCT };
+
+template <enum omitted OMITTED> void multiply_rows(float *to, const CUtensorMap *map)
+{
+    char *panel = dynamic_shared<char>();
+    mbarrier *full = (mbarrier *)(panel + ROWS * 128);
+    const uint64_t descriptor = shared_address(panel) >> 4 | 64ull << 32 | 1ull << 62;
+    float d[ROWS / 2];
+
+    for (float &x : d)
+        x = NAN;
+    if (threadIdx.x == 0)
+        mbarrier_init(full, 1);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        mbarrier_arrive_expect_tx(full, ROWS * 128);
+        tma_load(panel, map, full, 0, 0, 0, 0);
+    }
+    if (OMITTED != WAIT_FOR_LOAD)
+        mbarrier_wait(full, 0);
+    wgmma_ss<ROWS, 0, 0>(d, descriptor, descriptor, 0);
+    wgmma_commit();
+    if (OMITTED == FREE_AFTER_PRODUCT)
+        memset(panel, 0, ROWS * 128);
+    if (OMITTED != WAIT_FOR_PRODUCT)
+        wgmma_wait<0>();
+    for (int i = 0; i < ROWS / 2; i++) {
+        const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+        const int row = 16 * warp + lane / 4 + (i & 2 ? 8 : 0), column = 8 * (i / 4) + lane % 4 * 2;
+        to[((int)blockIdx.x * ROWS + row) * ROWS + column + i % 2] = d[i];
+    }
+    wgmma_wait<0>();
+    mbarrier_wait(full, 0);
+}
+
+// How many of the blocks are right.
+int right_products(void (*kernel)(float *, const CUtensorMap *))
+{
+    static float to[ORDERS * ROWS * ROWS];
+    static uint16_t from[ROWS][64];
+    const cuuint64_t sizes[] = { 64, 1, ROWS - 1, 1 }, strides[] = { 128, 128, 128 };
+    const cuuint32_t box[] = { 64, 1, ROWS, 1 };
+    CUtensorMap map;
+    int right = 0;
+
+    for (int i = 0; i < ROWS * 64; i++)
+        from[i / 64][i % 64] = bf16_from_float((float)(i * i % 29 - 14));
+    assert_int_equal(
+        encode_tensor_map(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, from, sizes, strides, box,
+                          NULL, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                          CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+        CUDA_SUCCESS);
+    assert_int_equal(start_kernel(kernel, ORDERS, 128, ROWS * 128 + 8, NULL, to, &map),
+                     cudaSuccess);
+    for (int block = 0; block < ORDERS; block++) {
+        bool good = true;
+        for (int i = 0; i < ROWS * ROWS; i++) {
+            const int row = i / ROWS, column = i % ROWS;
+            float sum = 0.0f;
+            for (int k = 0; k < 16 && row < ROWS - 1 && column < ROWS - 1; k++)
+                sum += bf16_to_float(from[row][k]) * bf16_to_float(from[column][k]);
+            good = good && to[block * ROWS * ROWS + i] == sum;
+        }
+        right += good;
+    }
+    return right;
+}
+
+void products_and_loads_must_be_waited_for(void **)
+{
+    assert_int_equal(right_products(multiply_rows<NOTHING>), ORDERS);
+    assert_in_range(right_products(multiply_rows<WAIT_FOR_LOAD>), 0, ORDERS / 2);
+    assert_in_range(right_products(multiply_rows<WAIT_FOR_PRODUCT>), 0, ORDERS / 2);
+    assert_in_range(right_products(multiply_rows<FREE_AFTER_PRODUCT>), 0, ORDERS / 2);
 }
 
 void empty_kernel()
@@ -139,6 +219,7 @@ int main()
         cmocka_unit_test(a_missing_barrier_shows_in_the_numbers),
         cmocka_unit_test(warps_and_blocks_agree),
         cmocka_unit_test(a_copy_arrives_when_it_is_waited_for),
+        cmocka_unit_test(products_and_loads_must_be_waited_for),
         cmocka_unit_test(impossible_launches_fail),
         cmocka_unit_test(threads_that_wait_for_each_other_fail),
     };

@@ -9,6 +9,19 @@
 
 static const enum dtype gpu_types[] = { DTYPE_F32, DTYPE_BF16 };
 
+/* With ALIBI_FEW_CASES in the environment tests that have many take some of them: for a device that
+ * is slow. */
+static inline bool few_cases(void)
+{
+    return getenv("ALIBI_FEW_CASES") != NULL;
+}
+
+/* With ALIBI_BF16 fp32 is omitted too, which has no kernels for tensor cores. */
+static inline int first_type(void)
+{
+    return getenv("ALIBI_BF16") ? 1 : 0;
+}
+
 static inline const char *type_name(enum dtype type)
 {
     return type == DTYPE_BF16 ? "bf16" : "f32";

@@ -13,13 +13,7 @@
 #include "ops/solve.h"
 
 /* Attention has more cases than all other operations together. Each of its options takes a third of
- * the shapes; with ALIBI_EVERY_CASE in the environment all of them, with ALIBI_FEW_CASES, for a
- * device that is slow, an eighth. */
-static bool few_cases(void)
-{
-    return getenv("ALIBI_FEW_CASES") != NULL;
-}
-
+ * the shapes; with ALIBI_EVERY_CASE in the environment all of them, with few cases an eighth. */
 static bool is_left_out(const struct operation *o, int shape, int option)
 {
     int each = few_cases() ? 8 : 3;
@@ -363,7 +357,6 @@ static bool check_remote(const struct op_case *c, int direction)
 
 static void the_gpu_equals_the_reference(void **state)
 {
-    static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16 };
     alibi_device *device = open_gpu();
     bool good = true;
 
@@ -371,9 +364,9 @@ static void the_gpu_equals_the_reference(void **state)
     if (!device)
         skip_because("no GPU");
     remote = &device->device;
-    for (int n = 0; n < 4; n++)
+    for (int n = 2 * first_type(); n < 4; n++)
         if (!few_cases() || n % 3 == 0) /* bf16 aligned, fp32 not */
-            good = for_every_case(types[n / 2], n % 2 ? 0 : CASE_GAP, check_remote) && good;
+            good = for_every_case(gpu_types[n / 2], n % 2 ? 0 : CASE_GAP, check_remote) && good;
     alibi_device_free(device);
     assert_true(good);
 }

@@ -113,7 +113,7 @@ __device__ __forceinline__ int64_t first_query_tile(const backward_params &p, in
                         : ((int64_t)b * p.s.H + h) * p.tiles;
 }
 
-// Dynamic shared memory begins at a multiple of 16 bytes only.
+// Panels begin at multiples of SWIZZLE_ATOM, dynamic shared memory at any of 256 bytes.
 template <int D> constexpr size_t backward_smem_bytes = sizeof(backward_smem<D>) + SWIZZLE_ATOM;
 
 #if HAS_WGMMA
@@ -241,7 +241,8 @@ enum { TILE_DISTANCES = BLOCK_KEYS + QUERIES };
 template <int D> __device__ __forceinline__ float *tile_table(backward_smem<D> *smem, int stage)
 {
     static_assert(STAGES * TILE_DISTANCES <= sizeof(struct bias_table) / sizeof(float), "room");
-    static_assert(TILE_DISTANCES <= TABLE_AROUND, "a tile on the diagonal stays in the padding");
+    static_assert((int)TILE_DISTANCES <= TABLE_AROUND,
+                  "a tile on the diagonal stays in the padding");
     return smem->table.entries + stage * TILE_DISTANCES + BLOCK_KEYS;
 }
 
@@ -300,24 +301,6 @@ __device__ __forceinline__ void load_rows(const backward_params &p, backward_sme
                 BIAS == GAIN ? p.gains[lead + n] : p.s.bias(w.b, w.h, max(0, lead + n)) * p.inverse;
     }
     mbarrier_arrive(&smem->full[stage]);
-}
-
-// The turn orders TMA stores of different blocks: acquire and release order ordinary accesses, and
-// fence.proxy.async extends that order to TMA.
-__device__ __forceinline__ void wait_turn(const int *turn, int order)
-{
-    int now;
-
-    do
-        asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(turn) : "memory");
-    while (now < order); // equal, unless wrong starts gave packed sequences the same tiles
-    asm volatile("fence.proxy.async;" ::: "memory");
-}
-
-__device__ __forceinline__ void end_turn(int *turn)
-{
-    asm volatile("fence.proxy.async;" ::: "memory");
-    asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(turn) : "memory");
 }
 
 // Sends dQ of one tile to global memory: the first in order stores, the others add when their turn
@@ -1046,8 +1029,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     backward_kernel(const __grid_constant__ backward_params p)
 {
 #if HAS_WGMMA
-    extern __shared__ char memory[];
-    backward_smem<D> *smem = (backward_smem<D> *)align_to_atom(memory);
+    backward_smem<D> *smem = (backward_smem<D> *)align_to_atom(dynamic_shared<char>());
 
     if (threadIdx.x == 0) {
         init_barriers<D>(smem);

@@ -129,7 +129,7 @@ template <int D> struct forward_smem {
     int next; // item after that whose Q is here
 };
 
-// Dynamic shared memory begins at a multiple of 16 bytes only.
+// Panels begin at multiples of SWIZZLE_ATOM, dynamic shared memory at any of 256 bytes.
 template <int D> constexpr size_t forward_smem_bytes = sizeof(forward_smem<D>) + SWIZZLE_ATOM;
 
 #if HAS_WGMMA
@@ -619,14 +619,6 @@ __device__ __forceinline__ void write_rows(fragment<D> &f, const forward_params 
 // key that gave m, and all blocks that are passed over together at most `spendable` of the weight
 // that is summed. m only grows, so this holds in the end. A score that is no number fails the test.
 
-__device__ __forceinline__ float max_or_nan(float a, float b)
-{
-    float most;
-
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(a), "f"(b));
-    return most;
-}
-
 // Whether S matters. Each thread looks at its own elements; gap is / scale, as S is. A query that
 // has seen no key has a maximum of -inf, so the block of its own key always matters.
 template <int D>
@@ -800,8 +792,7 @@ __global__ void __launch_bounds__(config<D>::THREADS, 1)
     forward_kernel(const __grid_constant__ forward_params p)
 {
 #if HAS_WGMMA
-    extern __shared__ char memory[];
-    forward_smem<D> *smem = (forward_smem<D> *)align_to_atom(memory);
+    forward_smem<D> *smem = (forward_smem<D> *)align_to_atom(dynamic_shared<char>());
 
     if (threadIdx.x == 0)
         init_barriers<D>(smem);

@@ -1,7 +1,7 @@
 // ptx.cuh - what no C++ compiler understands, as functions: PTX, launches, dynamic shared memory
 //
-// Instructions that every GPU from sm_80 on has; hopper.cuh has those of sm_90a. tests/emulate has
-// a file of the same name and contract, by which the kernels run on a CPU.
+// Instructions that every GPU from sm_80 on has; ptx_hopper.cuh has those of sm_90a. tests/emulate
+// has files of the same names and contracts, by which the kernels run on a CPU.
 #ifndef PTX_CUH
 #define PTX_CUH
 

@@ -6,17 +6,17 @@
 
 inline void __pipeline_memcpy_async(void *to, const void *from, size_t bytes)
 {
-    emulate::copy_later(to, from, bytes, bytes);
+    emulate::start(emulate::COPIES, [=] { memcpy(to, from, bytes); });
 }
 
 inline void __pipeline_commit()
 {
-    emulate::commit_copies();
+    emulate::commit(emulate::COPIES);
 }
 
 inline void __pipeline_wait_prior(int pending)
 {
-    emulate::wait_for_copies(pending);
+    emulate::finish(emulate::COPIES, pending);
 }
 
 #endif

@@ -82,17 +82,24 @@ inline uint32_t pack_bf16x2(float low, float high)
 
 inline void copy_async(uint32_t place, const void *from, bool there)
 {
-    emulate::copy_later(emulate::shared_at(place, 16), from, 16, there ? 16 : 0);
+    char *to = emulate::shared_at(place, 16);
+
+    emulate::start(emulate::COPIES, [=] {
+        if (there)
+            memcpy(to, from, 16);
+        else
+            memset(to, 0, 16);
+    });
 }
 
 inline void copy_async_commit()
 {
-    emulate::commit_copies();
+    emulate::commit(emulate::COPIES);
 }
 
 inline void copy_async_wait()
 {
-    emulate::wait_for_copies(0);
+    emulate::finish(emulate::COPIES, 0);
 }
 
 #endif
