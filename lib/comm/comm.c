@@ -59,16 +59,15 @@ static int check_life(void *user)
     return ALIBI_IO;
 }
 
-/* Seconds without a sign of life after which a rank counts as lost; those of rank 0 hold. */
-static alibi_status read_limit(double *limit)
+alibi_status read_limit(const char *variable, double *seconds)
 {
-    const char *text = getenv("ALIBI_RANK_TIMEOUT");
+    const char *text = getenv(variable);
     char *end = NULL;
 
-    *limit = text != NULL ? strtod(text, &end) : 12;
-    if (*limit >= 1 && *limit <= 3600 && (text == NULL || *end == '\0'))
+    *seconds = text != NULL ? strtod(text, &end) : *seconds;
+    if (*seconds >= 1 && *seconds <= 3600 && (text == NULL || *end == '\0'))
         return ALIBI_OK;
-    return fail(ALIBI_USAGE, "ALIBI_RANK_TIMEOUT is '%s': it must be 1 to 3600 seconds", text);
+    return fail(ALIBI_USAGE, "%s is '%s': it must be 1 to 3600 seconds", variable, text);
 }
 
 /* A firewall may be in the way: then there is no limit, and alibi_comm_info says so. */
@@ -77,8 +76,8 @@ static alibi_status start_watch(alibi_comm *c)
     enum { SECONDS = 3 }; /* for the first signs; a moment if nothing is in their way */
     struct watch_place place = { 0 };
     bool missed = false;
-    double limit;
-    alibi_status status = read_limit(&limit);
+    double limit = 12; /* without a sign of life; that of rank 0 holds */
+    alibi_status status = read_limit("ALIBI_RANK_TIMEOUT", &limit);
 
     if (status == ALIBI_OK && c->wire.rank == 0)
         status = watch_open(&c->watch, 0, c->wire.size, limit, &place);

@@ -4,7 +4,13 @@
  * begins after the work that the device has queued so far, and the device's later work waits for it
  * when nccl_wait() says so. The ranks tell each other NCCL's id through the wire. Only its
  * functions for sending and receiving are used: its sums have an order that depends on the
- * topology, ours do not. */
+ * topology, ours do not.
+ *
+ * A kernel of NCCL waits for other ranks without end, and so would a host that waits for it. So
+ * NCCL is told not to block; whatever takes time is asked again and again whether it is complete,
+ * as in mpi.c, and ended if a rank is lost. */
+#include <limits.h>
+#include <sched.h>
 #include <string.h>
 
 #include "comm/ranks.h"
@@ -13,8 +19,17 @@
 
 /* As nccl.h has them. */
 enum { NCCL_ID_BYTES = 128, NCCL_FLOAT32 = 7 };
+enum { NCCL_SUCCESS, NCCL_REMOTE_ERROR = 6, NCCL_IN_PROGRESS = 7 };
 struct nccl_id {
     char bytes[NCCL_ID_BYTES];
+};
+
+/* That of version 2.14, the first that need not block, which later ones accept. */
+struct nccl_config {
+    size_t size;
+    unsigned magic, version;
+    int blocking;
+    int undefined; /* where later versions have more */
 };
 
 struct nccl {
@@ -23,10 +38,16 @@ struct nccl {
     struct caller stream;
     void *connection;                   /* ncclComm_t */
     char (*places)[DEVICE_ADDRESS_MAX]; /* [size]: of the GPUs */
+    double limit;                       /* seconds that anything may take */
+    bool pending;                       /* an exchange was begun */
 
     int (*get_id)(struct nccl_id *id);
-    int (*init)(void **connection, int ranks, struct nccl_id id, int rank);
+    int (*init)(void **connection, int ranks, struct nccl_id id, int rank,
+                struct nccl_config *config);
+    int (*async_error)(void *connection, int *state);
+    int (*finalize)(void *connection);
     int (*destroy)(void *connection);
+    int (*abort)(void *connection);
     int (*begin)(void);
     int (*end)(void);
     int (*send)(const void *from, size_t count, int type, int to, void *connection, void *stream);
@@ -37,10 +58,11 @@ struct nccl {
 
 static alibi_status check(const struct nccl *n, int result, const char *call)
 {
-    if (result == 0)
+    if (result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS)
         return ALIBI_OK;
-    return fail(ALIBI_DEVICE, "NCCL failed in %s: %s (%s); NCCL_DEBUG=WARN tells more", call,
-                n->error(result), n->details(n->connection));
+    return fail(result == NCCL_REMOTE_ERROR ? ALIBI_IO : ALIBI_DEVICE,
+                "NCCL failed in %s: %s (%s); NCCL_DEBUG=WARN tells more", call, n->error(result),
+                n->details(n->connection));
 }
 
 static alibi_status load(struct nccl *n)
@@ -49,10 +71,17 @@ static alibi_status load(struct nccl *n)
         void *function;
         const char *name;
     } symbols[] = {
-        { &n->get_id, "ncclGetUniqueId" },   { &n->init, "ncclCommInitRank" },
-        { &n->destroy, "ncclCommDestroy" },  { &n->begin, "ncclGroupStart" },
-        { &n->end, "ncclGroupEnd" },         { &n->send, "ncclSend" },
-        { &n->receive, "ncclRecv" },         { &n->error, "ncclGetErrorString" },
+        { &n->get_id, "ncclGetUniqueId" },
+        { &n->init, "ncclCommInitRankConfig" },
+        { &n->async_error, "ncclCommGetAsyncError" },
+        { &n->finalize, "ncclCommFinalize" },
+        { &n->destroy, "ncclCommDestroy" },
+        { &n->abort, "ncclCommAbort" },
+        { &n->begin, "ncclGroupStart" },
+        { &n->end, "ncclGroupEnd" },
+        { &n->send, "ncclSend" },
+        { &n->receive, "ncclRecv" },
+        { &n->error, "ncclGetErrorString" },
         { &n->details, "ncclGetLastError" },
     };
     void *library;
@@ -62,6 +91,70 @@ static alibi_status load(struct nccl *n)
         TRY_RETURN(module_symbol(symbols[i].function, library, NCCL_LIBRARY, symbols[i].name));
     return ALIBI_OK;
 }
+
+/* ---- waiting */
+
+/* Kernels that wait for other ranks end. */
+static void give_up(struct nccl *n)
+{
+    if (n->connection != NULL)
+        n->abort(n->connection);
+    n->connection = NULL;
+    n->pending = false;
+}
+
+/* What has to be complete: what NCCL does in the host, or also what its stream does. */
+enum awaited { AWAIT_HOST, AWAIT_JOINED, AWAIT_STREAM };
+
+static alibi_status look(struct nccl *n, enum awaited what, const char *call, bool *done)
+{
+    const struct wire_host *host = n->comm != NULL ? &n->comm->host : NULL;
+    int state = NCCL_SUCCESS;
+    bool told = false;
+
+    TRY_RETURN(check(n, n->async_error(n->connection, &state), call));
+    TRY_RETURN(check(n, state, call));
+    *done = state == NCCL_SUCCESS;
+    if (*done && what == AWAIT_STREAM)
+        TRY_RETURN(n->device->ops->caller_done(n->device, &n->stream, done));
+    if (*done)
+        return ALIBI_OK;
+    if (what == AWAIT_JOINED)
+        TRY_RETURN(comm_ask(n->comm, &told));
+    if (told) { /* another rank cannot join, and says why when all agree */
+        give_up(n);
+        *done = true;
+        return ALIBI_OK;
+    }
+    return host && host->waiting ? (alibi_status)host->waiting(host->user) : ALIBI_OK;
+}
+
+/* All ranks that wait would say that nothing comes. The first one says it, and ends: then the
+ * launcher ends the others. */
+static alibi_status await(struct nccl *n, enum awaited what, const char *call)
+{
+    double last = clock_seconds() + n->limit + 2 * comm_rank(n->comm);
+    alibi_status status;
+    bool done;
+
+    while ((status = look(n, what, call, &done)) == ALIBI_OK && !done) {
+        if (clock_seconds() > last) {
+            status = fail(ALIBI_IO,
+                          "%s has not ended within %g s, although all ranks give signs of life; "
+                          "NCCL_DEBUG=INFO may tell why, --comm mpi goes another way, and "
+                          "ALIBI_NCCL_TIMEOUT is the limit",
+                          call, n->limit);
+            break;
+        }
+        sched_yield();
+    }
+    if (status == ALIBI_OK)
+        return ALIBI_OK;
+    give_up(n);
+    return what == AWAIT_JOINED || comm_size(n->comm) == 1 ? status : wired(n->comm, status);
+}
+
+/* ---- connecting */
 
 /* NCCL would wait for each other's kernels on one GPU without end, and refuses it. */
 static alibi_status check_places(const struct nccl *n)
@@ -86,6 +179,8 @@ static alibi_status prepare(struct nccl *n)
     if (dev->ops->link == NULL)
         return fail(ALIBI_USAGE, "NCCL connects GPUs, and this runs on the CPU; use --comm mpi");
     TRY_RETURN(load(n));
+    n->limit = 600;
+    TRY_RETURN(read_limit("ALIBI_NCCL_TIMEOUT", &n->limit));
     TRY_RETURN(NEW_ZERO_ARRAY(&n->places, comm_size(n->comm), "the places of GPUs"));
     TRY_RETURN(dev->ops->link(dev, &n->stream.stream));
     return dev->ops->address(dev, n->places[comm_rank(n->comm)]);
@@ -96,6 +191,8 @@ static alibi_status join(struct nccl *n)
     alibi_comm *c = n->comm;
     int rank = comm_rank(c), size = comm_size(c);
     struct nccl_id id = { { 0 } };
+    struct nccl_config config = { sizeof config, 0xcafebeef, 21400, 0, INT_MIN };
+    static const char call[] = "ncclCommInitRankConfig";
     alibi_status status = ALIBI_OK;
 
     if (size > 1)
@@ -105,7 +202,15 @@ static alibi_status join(struct nccl *n)
         status = check(n, n->get_id(&id), "ncclGetUniqueId");
     TRY_RETURN(comm_agree(c, status));
     TRY_RETURN(comm_broadcast(c, &id, sizeof id));
-    return comm_agree(c, check(n, n->init(&n->connection, size, id, rank), "ncclCommInitRank"));
+    status = check(n, n->init(&n->connection, size, id, rank, &config), call);
+    if (status == ALIBI_OK)
+        status = await(n, AWAIT_JOINED, call);
+    if (status != ALIBI_OK && size > 1 && c->lost < 0)
+        (void)comm_tell(c); /* others that wait for this rank */
+    status = comm_agree(c, status);
+    if (status != ALIBI_OK)
+        give_up(n);
+    return status;
 }
 
 alibi_status nccl_new(struct nccl **out, alibi_comm *c, struct device *dev)
@@ -129,13 +234,22 @@ out:
 
 void nccl_free(struct nccl *n)
 {
+    enum { FAREWELL = 30 }; /* seconds that other ranks may be late */
+    struct failure failure;
+
     if (n == NULL)
         return;
+    failure_keep(&failure, ALIBI_IO); /* the message that is there: none of ours is of interest */
+    n->limit = n->limit < FAREWELL ? n->limit : FAREWELL;
+    if (n->pending) /* something has failed: nobody can say whether the others take part in it */
+        give_up(n);
     if (n->connection != NULL) {
-        (void)nccl_wait(n);
         (void)n->device->ops->finish(n->device);
-        n->destroy(n->connection);
+        (void)n->finalize(n->connection);
+        if (await(n, AWAIT_HOST, "ncclCommFinalize") == ALIBI_OK)
+            n->destroy(n->connection);
     }
+    failure_raise(&failure);
     mem_free(n->places);
     mem_free(n);
 }
@@ -147,8 +261,11 @@ alibi_status nccl_exchange(struct nccl *n, const struct rows *r)
     float *receive = r->receive;
     int ended;
 
+    if (n->connection == NULL)
+        return fail(ALIBI_IO, "the connection by NCCL has ended");
     TRY_RETURN(n->device->ops->caller_ends(n->device, &n->stream));
     TRY_RETURN(check(n, n->begin(), "ncclGroupStart"));
+    n->pending = true;
     for (int i = 0; i < comm_size(n->comm); i++) {
         if (r->send_counts[i] > 0)
             TRY(check(n,
@@ -164,10 +281,18 @@ alibi_status nccl_exchange(struct nccl *n, const struct rows *r)
     }
 out:
     ended = n->end(); /* a group that was begun ends, whatever is in it */
-    return status == ALIBI_OK ? check(n, ended, "ncclGroupEnd") : status;
+    TRY_RETURN(status);
+    TRY_RETURN(check(n, ended, "ncclGroupEnd"));
+    return await(n, AWAIT_HOST, "ncclGroupEnd"); /* until it is in the stream */
 }
 
+/* The host waits too, although the device's later work would by itself: nothing may depend on an
+ * exchange of which nobody knows that it ends. */
 alibi_status nccl_wait(struct nccl *n)
 {
+    if (n->connection == NULL)
+        return fail(ALIBI_IO, "the connection by NCCL has ended");
+    TRY_RETURN(await(n, AWAIT_STREAM, "an exchange by NCCL"));
+    n->pending = false;
     return n->device->ops->caller_begins(n->device, &n->stream);
 }

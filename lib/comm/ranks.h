@@ -27,7 +27,8 @@ struct nccl;
 alibi_status nccl_new(struct nccl **out, alibi_comm *c, struct device *dev);
 void nccl_free(struct nccl *n);
 /* As the functions of the wire, with rows on the device, whose later work waits for the exchange.
- */
+ * If another rank is lost, or nothing comes for the time of ALIBI_NCCL_TIMEOUT, they end the
+ * connection and fail. */
 alibi_status nccl_exchange(struct nccl *n, const struct rows *rows);
 alibi_status nccl_wait(struct nccl *n);
 
@@ -39,6 +40,9 @@ int64_t channel_room(const struct channel *ch, enum dtype type); /* numbers of a
 struct tensor channel_outgoing(struct channel *ch, int rank, enum dtype type, int64_t count);
 struct tensor channel_incoming(struct channel *ch, int rank, enum dtype type, int64_t count);
 alibi_status channel_exchange(struct channel *ch);
+
+/* A limit from the environment, of which *seconds is the default. */
+alibi_status read_limit(const char *variable, double *seconds);
 
 /* What a function of the wire returned. */
 alibi_status wired(const alibi_comm *c, int status);

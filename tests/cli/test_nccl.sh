@@ -3,10 +3,10 @@
 # those of one process on the CPU, and wrong use gets one line.
 . "$(dirname "$0")/lib.sh"
 
-need_mpi 18
+need_mpi 28
 built=$(dirname "$program")
 if [ ! -e "$built/fake/libnccl.so.2" ]; then
-    skip 18 "the stand-ins were not built"
+    skip 28 "the stand-ins were not built"
     finish
 fi
 mkdir bin broken
@@ -46,7 +46,42 @@ ALIBI_FAKE_GPU=a expect_ranks 2 "train: ranks 0 and 1 share the GPU a of '.*', a
     "${wrong[@]}"
 expect_ranks 2 "train: NCCL connects GPUs" "${wrong[@]}" --device cpu
 FAKE_NCCL_FAILS=1 expect_ranks 7 \
-    "train: NCCL failed in ncclCommInitRank: unhandled system error" "${wrong[@]}"
+    "train: NCCL failed in ncclCommInitRankConfig: unhandled system error" "${wrong[@]}"
 LD_LIBRARY_PATH=$PWD/broken expect_ranks 7 "train: libnccl.so.2 cannot be loaded" "${wrong[@]}"
+ALIBI_NCCL_TIMEOUT=0 expect_ranks 2 "train: ALIBI_NCCL_TIMEOUT is '0': it must be 1 to 3600" \
+    "${wrong[@]}"
+
+# ---- a rank that does not answer: no wait is without end
+
+long=(train --device cuda --precision fp32 "${small[@]}" --steps 100000 --save-every 2 --comm nccl
+    --quiet --out)
+odd() { # VARIABLE, FOLDER: it is in the environment of rank 1 of 2 alone
+    mpirun --oversubscribe -n 1 bin/alibi "${long[@]}" "$2" : \
+        -n 1 -x "$1=1" bin/alibi "${long[@]}" "$2"
+}
+expect_ranks 7 "train: rank 1 on '.*': NCCL failed in ncclCommInitRankConfig: unhandled" \
+    odd FAKE_NCCL_FAILS odd
+export ALIBI_NCCL_TIMEOUT=4
+expect_ranks 5 "train: (rank 0 on '.*': )?ncclCommInitRankConfig has not ended within 4 s" \
+    odd FAKE_NCCL_ABSENT odd
+expect_ranks 5 "train: rank 0 on '.*': an exchange by NCCL has not ended within 4 s" \
+    odd FAKE_NCCL_MUTE odd
+unset ALIBI_NCCL_TIMEOUT
+expect_ranks 5 "train: rank 1 on '.*': NCCL failed in .*: remote process exited" \
+    odd FAKE_NCCL_BREAKS odd
+ALIBI_RANK_TIMEOUT=8 mpirun -x ALIBI_RANK_TIMEOUT -n 2 --oversubscribe bin/alibi "${long[@]}" \
+    stopped > stdout 2> stderr < /dev/null &
+launcher=$!
+check "two ranks train" wait_for grep -qs '"step": 3,' stopped/log.jsonl
+kill -STOP "$(rank_process 1)"
+wait $launcher
+code=$?
+cp stderr words
+if [ $code = 5 ]; then pass "a rank that is stopped: 5"; else fail "stopped" "exit code $code"; fi
+check "a rank that is stopped: one line" test "$(grep -c '^alibi: ' words)" = 1
+check "a rank that is stopped: it is named" grep -q \
+    "^alibi: train: rank 1 on '.*' has given no sign of life for 8 s" words
+check "a rank that is stopped: one process resumes" "$program" train --device cpu --resume \
+    --out stopped --steps "$(($(newest stopped | sed 's/.*step-0*//') + 1))" --comm mpi --quiet
 
 finish

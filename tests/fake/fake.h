@@ -6,8 +6,8 @@
 
 /* A stream of the GPU that is not there: at most one piece of work waits in it. */
 struct fake_stream {
-    bool follows; /* the device's work so far */
-    void (*work)(void *user);
+    bool follows;             /* the device's work so far */
+    bool (*work)(void *user); /* does what it can; true: it is complete */
     void *user;
 };
 

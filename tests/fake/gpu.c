@@ -1,8 +1,9 @@
 /* gpu.c - libalibi_cuda.so without a GPU: the CPU's operations behind a memory and a stream that
  * pretend not to be the host's
  *
- * Work that nccl.c puts into the stream is done when the device waits for the stream, as late as it
- * can be: a caller that forgets to wait reads old numbers. */
+ * Work that nccl.c puts into the stream is done when the device waits for the stream, or somebody
+ * asks whether it is complete, as late as it can be: a caller that forgets to wait reads old
+ * numbers. A device that waits for a rank that does not answer waits without end. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -41,10 +42,20 @@ static alibi_status device_follows_stream(struct device *dev, const struct calle
     struct fake_stream *s = caller->stream;
 
     (void)dev;
-    if (s->work)
-        s->work(s->user);
+    while (s->work && !s->work(s->user))
+        ;
     s->work = NULL;
     s->follows = false;
+    return ALIBI_OK;
+}
+
+static alibi_status stream_is_done(struct device *dev, const struct caller *caller, bool *done)
+{
+    struct fake_stream *s = caller->stream;
+
+    (void)dev;
+    *done = !s->work || s->work(s->user);
+    s->work = *done ? NULL : s->work;
     return ALIBI_OK;
 }
 
@@ -60,6 +71,7 @@ int alibi_cuda_open(struct device *out, char name[CUDA_NAME_MAX], int64_t gpu,
     table = *ops_cpu();
     table.traits.own_memory = true;
     table.link = link_gpu;
+    table.caller_done = stream_is_done;
     table.address = address_of_gpu;
     table.caller_begins = device_follows_stream;
     table.caller_ends = stream_follows_device;

@@ -1,7 +1,11 @@
 /* nccl.c - libnccl.so.2 without GPUs: what is sent goes through files of a folder
  *
  * It holds its callers to NCCL's rules: calls within a group, a stream that follows the work that
- * made the numbers, equal counts at both ends. A broken rule ends the process. */
+ * made the numbers, equal counts at both ends, nothing new before what does not block is complete.
+ * A broken rule ends the process.
+ *
+ * In the environment of a rank: FAKE_NCCL_FAILS: it cannot join; FAKE_NCCL_ABSENT: it never does,
+ * nor fails; FAKE_NCCL_MUTE: it sends nothing; FAKE_NCCL_BREAKS: it loses the others. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,16 +14,27 @@
 #include "fake/fake.h"
 
 #define EXPORTED __attribute__((visibility("default")))
-enum { OPERATIONS = 64, PATH = 256, PATIENCE = 60 * 1000 };
+enum { OPERATIONS = 64, PATH = 256 };
+enum { SUCCESS = 0, SYSTEM_ERROR = 2, REMOTE_ERROR = 6, IN_PROGRESS = 7 };
 
 struct id {
     char folder[128];
 };
 
+struct config {
+    size_t size;
+    unsigned magic, version;
+    int blocking;
+};
+
 /* As nccl.h declares them, with our own names of its types. */
 EXPORTED int ncclGetUniqueId(struct id *id);
-EXPORTED int ncclCommInitRank(void **out, int ranks, struct id id, int rank);
+EXPORTED int ncclCommInitRankConfig(void **out, int ranks, struct id id, int rank,
+                                    const struct config *config);
+EXPORTED int ncclCommGetAsyncError(void *connection, int *state);
+EXPORTED int ncclCommFinalize(void *connection);
 EXPORTED int ncclCommDestroy(void *connection);
+EXPORTED int ncclCommAbort(void *connection);
 EXPORTED int ncclGroupStart(void);
 EXPORTED int ncclGroupEnd(void);
 EXPORTED int ncclSend(const void *at, size_t count, int type, int peer, void *connection,
@@ -40,7 +55,9 @@ struct connection {
     int rank, ranks;
     long *sent, *received; /* [ranks]: messages so far */
     struct operation operations[OPERATIONS];
-    int count;
+    int count, taken; /* of them were received, those before */
+    bool joined, were_sent, finalized;
+    int asked; /* how often, since something was begun that does not block */
     struct fake_stream *stream;
 };
 
@@ -73,31 +90,38 @@ static void send_now(const struct operation *o)
            "a message cannot be written");
 }
 
-static void receive_now(const struct operation *o)
+static bool receive_now(const struct operation *o)
 {
     char path[PATH], more;
-    FILE *file = NULL;
+    FILE *file;
 
-    name_message(path, o->peer, only.rank, only.received[o->peer]++);
-    for (int i = 0; i < PATIENCE && !(file = fopen(path, "r")); i++)
-        usleep(1000);
-    demand(file, "a message has not come");
+    name_message(path, o->peer, only.rank, only.received[o->peer]);
+    file = fopen(path, "r");
+    if (!file)
+        return false;
+    only.received[o->peer]++;
     demand(fread(o->at, 1, o->bytes, file) == o->bytes && fread(&more, 1, 1, file) == 0,
            "a message has another length than its receiver expects");
     fclose(file);
     unlink(path);
+    return true;
 }
 
-static void run(void *user)
+static bool run(void *user)
 {
     (void)user;
-    for (int i = 0; i < only.count; i++)
+    for (int i = 0; !only.were_sent && !getenv("FAKE_NCCL_MUTE") && i < only.count; i++)
         if (only.operations[i].sends)
             send_now(&only.operations[i]);
-    for (int i = 0; i < only.count; i++)
-        if (!only.operations[i].sends)
-            receive_now(&only.operations[i]);
-    only.count = 0;
+    only.were_sent = true;
+    for (; only.taken < only.count; only.taken++)
+        if (!only.operations[only.taken].sends && !receive_now(&only.operations[only.taken])) {
+            usleep(1000);
+            return false;
+        }
+    only.count = only.taken = 0;
+    only.were_sent = false;
+    return true;
 }
 
 static int add(void *at, size_t count, int type, int peer, void *connection, void *stream,
@@ -119,42 +143,105 @@ int ncclGetUniqueId(struct id *id)
     return mkdtemp(id->folder) ? 0 : 2;
 }
 
-int ncclCommInitRank(void **out, int ranks, struct id id, int rank)
+/* Who has joined has left a file. */
+static bool all_joined(void)
 {
+    char path[PATH];
+
+    for (int r = 0; !only.joined && r < only.ranks; r++) {
+        snprintf(path, sizeof path, "%s/joined-%d", only.id.folder, r);
+        if (access(path, F_OK) != 0)
+            return false;
+    }
+    return only.joined = true;
+}
+
+int ncclCommInitRankConfig(void **out, int ranks, struct id id, int rank,
+                           const struct config *config)
+{
+    char path[PATH];
+    FILE *file;
+
+    demand(config->size >= sizeof *config && config->magic == 0xcafebeef && config->blocking == 0,
+           "another configuration than one that does not block");
     if (getenv("FAKE_NCCL_FAILS"))
-        return 2;
+        return SYSTEM_ERROR;
     only = (struct connection){ .id = id, .rank = rank, .ranks = ranks };
     only.sent = calloc((size_t)ranks, sizeof *only.sent);
     only.received = calloc((size_t)ranks, sizeof *only.received);
     *out = &only;
-    return only.sent && only.received ? 0 : 2;
+    snprintf(path, sizeof path, "%s/joined-%d", id.folder, rank);
+    if (!getenv("FAKE_NCCL_ABSENT"))
+        demand((file = fopen(path, "w")) != NULL && fclose(file) == 0, "cannot join");
+    return only.sent && only.received ? IN_PROGRESS : SYSTEM_ERROR;
+}
+
+/* The second time somebody asks, what was begun is complete. */
+int ncclCommGetAsyncError(void *connection, int *state)
+{
+    demand(connection == &only, "an unknown connection");
+    only.asked++;
+    *state = only.asked < 2 || !all_joined()                ? IN_PROGRESS
+             : getenv("FAKE_NCCL_BREAKS") && only.count > 0 ? REMOTE_ERROR
+                                                            : SUCCESS;
+    return SUCCESS;
+}
+
+int ncclCommFinalize(void *connection)
+{
+    demand(connection == &only && only.count == 0, "work was left undone");
+    only.finalized = true;
+    only.asked = 0;
+    return IN_PROGRESS;
+}
+
+static void leave(void)
+{
+    char path[PATH];
+
+    free(only.sent);
+    free(only.received);
+    only.sent = only.received = NULL;
+    only.count = 0;
+    snprintf(path, sizeof path, "%s/joined-%d", only.id.folder, only.rank);
+    unlink(path);
+    rmdir(only.id.folder); /* the last one succeeds */
 }
 
 int ncclCommDestroy(void *connection)
 {
-    demand(connection == &only && only.count == 0, "work was left undone");
-    rmdir(only.id.folder); /* the last one succeeds */
-    free(only.sent);
-    free(only.received);
-    return 0;
+    demand(connection == &only && only.finalized && only.asked > 1, "it was not finalized");
+    leave();
+    return SUCCESS;
+}
+
+int ncclCommAbort(void *connection)
+{
+    demand(connection == &only, "an unknown connection");
+    if (only.stream)
+        only.stream->work = NULL;
+    leave();
+    return SUCCESS;
 }
 
 int ncclGroupStart(void)
 {
     demand(!grouped && only.count == 0, "a group before the last one was waited for");
+    demand(only.asked > 1, "a group before nobody knows whether the last call is complete");
     grouped = true;
-    return 0;
+    return SUCCESS;
 }
 
 int ncclGroupEnd(void)
 {
     demand(grouped, "a group ends that has not begun");
     grouped = false;
+    only.asked = 0;
     if (only.count == 0)
-        return 0;
+        return IN_PROGRESS;
     demand(only.stream->follows, "the stream does not follow the work that made the numbers");
     only.stream->work = run;
-    return 0;
+    return IN_PROGRESS;
 }
 
 int ncclSend(const void *at, size_t count, int type, int peer, void *connection, void *stream)
@@ -169,7 +256,9 @@ int ncclRecv(void *at, size_t count, int type, int peer, void *connection, void 
 
 const char *ncclGetErrorString(int result)
 {
-    return result == 2 ? "unhandled system error" : "no error";
+    return result == SYSTEM_ERROR   ? "unhandled system error"
+           : result == REMOTE_ERROR ? "remote process exited"
+                                    : "no error";
 }
 
 const char *ncclGetLastError(void *connection)

@@ -189,6 +189,7 @@ extern const struct ops cuda_ops;
 finish_fn cuda_finish;
 caller_fn cuda_caller_begins, cuda_caller_ends;
 link_fn cuda_link;
+caller_done_fn cuda_caller_done;
 memory_fn cuda_memory;
 reset_peak_fn cuda_reset_peak;
 workspace_fn cuda_workspace;

@@ -337,6 +337,18 @@ alibi_status cuda_caller_ends(struct device *dev, const struct caller *caller)
     return ALIBI_OK;
 }
 
+alibi_status cuda_caller_done(struct device *dev, const struct caller *caller, bool *done)
+{
+    cudaError_t error = cudaStreamQuery(caller->stream);
+
+    (void)dev;
+    *done = error == cudaSuccess;
+    if (error != cudaErrorNotReady)
+        return cuda_check(error, "asking a stream for its work");
+    (void)cudaGetLastError(); /* otherwise the next launch seems to have failed with it */
+    return ALIBI_OK;
+}
+
 alibi_status cuda_link(struct device *dev, void **stream)
 {
     struct context *c = cuda_of(dev);
@@ -552,6 +564,7 @@ const struct ops cuda_ops = {
     .caller_begins = cuda_caller_begins,
     .caller_ends = cuda_caller_ends,
     .link = cuda_link,
+    .caller_done = cuda_caller_done,
     .memory = cuda_memory,
     .reset_peak = cuda_reset_peak,
     .workspace = cuda_workspace,
