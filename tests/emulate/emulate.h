@@ -18,7 +18,8 @@
  *     behaviour sanitizer, vectors that are not aligned.
  *
  * Not emulated: memory order. The device has compute capability 8.0; with ALIBI_EMULATE_HOPPER in
- * the environment 9.0. */
+ * the environment 9.0. With ALIBI_EMULATE_SMALL it has as much shared memory as the GPUs of
+ * workstations. */
 #ifndef EMULATE_H
 #define EMULATE_H
 

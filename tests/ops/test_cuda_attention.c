@@ -966,6 +966,33 @@ static void what_is_skipped_stays_within_the_budget_and_gradients_are_of_the_res
     end();
 }
 
+/* Several blocks of keys that add to the same gradients of queries, also where some are skipped: as
+ * few pairs as show that, for a device that is slow. */
+static void gradients_over_several_blocks_equal_the_reference(void **state)
+{
+    static const struct attention_case cases[] = {
+        { 1, 270, 270, 2, 1, 128, BIAS_TABLE, 100, false, 0, 0, NOT_ROTATED, 0, 0 },
+        { 1, 261, 261, 1, 1, 72, BIAS_LINEAR, ODD_SLOPES, false, 8, 0, NOT_ROTATED, 140, 0 },
+        { 2, 300, 300, 2, 1, 64, BIAS_LINEAR, ALIBI_SLOPES, true, 0, 0, NOT_ROTATED, 0, 0 },
+        { 1, 390, 390, 1, 1, 40, BIAS_TABLE, 150, false, 0, 0, NOT_ROTATED, 200, 0 },
+    };
+    static const struct attention_case skipping[] = {
+        { 1, 450, 450, 2, 1, 64, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_ROTATED, 0, 0 },
+        { 1, 400, 400, 1, 1, 128, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_ROTATED, 0, 0 },
+    };
+
+    (void)state;
+    begin();
+    for (int i = 0; i < COUNT_OF(cases); i++)
+        check_backward(cases[i], DTYPE_BF16, true, 0);
+    for (int i = 0; i < COUNT_OF(skipping); i++)
+        if (check_skipping(skipping[i], DTYPE_BF16, 0x1p-10, false) >= 1.0) {
+            printf("NOTHING IS SKIPPED\n");
+            all_good = false;
+        }
+    end();
+}
+
 static void a_chunk_after_a_past_stays_within_the_budget(void **state)
 {
     static const struct attention_case cases[] = {
@@ -1032,6 +1059,7 @@ int main(void)
         cmocka_unit_test(decoding_from_a_cache_equals_the_reference_whatever_else_the_cache_holds),
         cmocka_unit_test(norms_of_keys_equal_the_reference_from_where_they_changed),
         cmocka_unit_test(what_is_skipped_stays_within_the_budget_and_gradients_are_of_the_rest),
+        cmocka_unit_test(gradients_over_several_blocks_equal_the_reference),
         cmocka_unit_test(a_chunk_after_a_past_stays_within_the_budget),
         cmocka_unit_test(a_key_that_is_not_a_number_is_never_skipped),
     };

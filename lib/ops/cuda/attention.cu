@@ -245,7 +245,7 @@ extern "C" alibi_status cuda_attention_backward(struct device *dev, const struct
     const struct kept_tiles kept = { .bits = (uint32_t *)a->skip.kept.data,
                                      .rows = (int)attention_tiles(a->q.shape[1]),
                                      .words = (int)attention_kept_words(a->k.shape[1]) };
-    const bool wgmma = wgmma_serves_backward(c, a);
+    const bool wgmma = wgmma_serves_backward(c, a), ampere = ampere_serves_backward(c, a);
     const int64_t rows[] = { a->lse.shape[0], a->lse.shape[1], a->lse.shape[2],
                              (int64_t)sizeof(float) };
     struct query_lists lists = {};
@@ -256,16 +256,16 @@ extern "C" alibi_status cuda_attention_backward(struct device *dev, const struct
     TRY_RETURN(check_size(a));
     cuda_part(c, "attention backward");
     TRY_RETURN(cuda_scratch_for(c, SCRATCH_ROWS, rows, 4, (void **)&delta));
-    if (wgmma) {
+    if (wgmma || ampere)
         TRY_RETURN(a->q.shape[3] <= 64 ? (find_delta<bf16, 8>(c, delta, a))
                                        : (find_delta<bf16, 16>(c, delta, a)));
-        if (kept.bits && lists_serve(c, a))
-            TRY_RETURN(make_query_lists(c, attention_shape_of(a), kept, &lists));
-        TRY_RETURN(backward_wgmma(c, a, delta, kept, lists));
-    } else {
+    else
         DISPATCH(a->y.type, T, TRY_RETURN((find_delta<T, 0>(c, delta, a))));
-        TRY_RETURN(backward_plain(c, a, delta, kept));
-    }
+    if (wgmma && kept.bits && lists_serve(c, a))
+        TRY_RETURN(make_query_lists(c, attention_shape_of(a), kept, &lists));
+    TRY_RETURN(wgmma    ? backward_wgmma(c, a, delta, kept, lists)
+               : ampere ? backward_ampere(c, a, delta, kept)
+                        : backward_plain(c, a, delta, kept));
     if (!a->rotation.table.data || (wgmma && wgmma_rotates(a)))
         return ALIBI_OK;
     TRY_RETURN(cuda_rotary(dev, a->dq, a->rotation, -1));
@@ -302,12 +302,14 @@ extern "C" size_t cuda_attention_workspace(struct device *dev, const struct atte
             add({ (int64_t)sizeof(int) }); // items that were taken
     } else {
         add({ B, H, Lq, number });
-        if (wgmma_serves_backward(c, a)) {
-            const struct backward_areas areas = backward_wgmma_areas(a);
+        const bool wgmma = wgmma_serves_backward(c, a);
+        if (wgmma || ampere_serves_backward(c, a)) {
+            const struct backward_areas areas =
+                wgmma ? backward_wgmma_areas(a) : backward_ampere_areas(c, a);
             add({ (int64_t)areas.dq });
             add({ (int64_t)areas.turns });
             add({ (int64_t)areas.slopes });
-            if (a->skip.kept.data && lists_serve(c, a))
+            if (wgmma && a->skip.kept.data && lists_serve(c, a))
                 add({ (int64_t)query_lists_bytes(s) });
         } else if (a->dbias.data) {
             add({ B, H, Lq, number });

@@ -2,11 +2,10 @@
 //
 // attention.cu chooses among four implementations:
 //
-//   attention_forward.cu, attention_backward.cu   wgmma and TMA: Hopper, bf16, D <= 128
-//   attention_ampere.cu                           mma.sync: all except Hopper, bf16, D <= 128;
-//                                                 forward only
-//   attention_decode.cu                           few queries over many keys, any type
-//   attention_plain.cu                            everything else
+//   attention_forward.cu, attention_backward.cu           Hopper: wgmma and TMA, bf16, D <= 128
+//   attention_ampere.cu, attention_ampere_backward.cu     the others: mma.sync, bf16, D <= 128
+//   attention_decode.cu                                   few queries over many keys, any type
+//   attention_plain.cu                                    everything else
 //
 // attention_bounds.cu decides before them which key tiles are skipped, in the bits of
 // skipping.kept. attention_lists.cu has lists of what is left.
@@ -450,11 +449,17 @@ alibi_status forward_wgmma(struct context *c, const struct attention_args *a,
 alibi_status backward_wgmma(struct context *c, const struct attention_args *a, const float *delta,
                             struct kept_tiles kept, struct query_lists lists);
 
-// attention_ampere.cu: forward only, with decisions on tiles for blocks of so many queries.
+// attention_ampere.cu, with decisions on tiles for blocks of so many queries, and
+// attention_ampere_backward.cu.
 bool ampere_serves(const struct context *c, const struct attention_args *a);
+bool ampere_serves_backward(const struct context *c, const struct attention_args *a);
 int ampere_block_queries(void);
+struct backward_areas backward_ampere_areas(const struct context *c,
+                                            const struct attention_args *a);
 alibi_status forward_ampere(struct context *c, const struct attention_args *a,
                             struct kept_tiles kept);
+alibi_status backward_ampere(struct context *c, const struct attention_args *a, const float *delta,
+                             struct kept_tiles kept);
 
 // attention_plain.cu: any type and size.
 alibi_status forward_plain(struct context *c, const struct attention_args *a,

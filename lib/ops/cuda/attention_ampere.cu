@@ -14,10 +14,9 @@
 //   K tile arrives | barrier | V tile begins   S = Q K^T
 //   V tile arrives | barrier | next K begins   softmax, O += P V
 //
-// Tiles have rows of DP = 64 or 128 numbers, with zeros from D on. The 16-byte chunk c of row r is
-// at chunk c ^ (r % 8), so the eight rows of a matrix are in different banks, and so are the chunks
-// of a row. P stays in registers: accumulators of S are operands of P V as they are.
-#include "ops/cuda/attention.cuh"
+// Tiles have rows of DP = 64 or 128 numbers, with zeros from D on. P stays in registers:
+// accumulators of S are operands of P V as they are.
+#include "ops/cuda/attention_ampere.cuh"
 
 namespace
 {
@@ -30,7 +29,6 @@ enum {
     ROWS = WARP_QUERIES / 16,     // accumulators of a warp, one below another
     COLUMNS = ATTENTION_TILE / 8, // of S, side by side
     KEY_STEPS = ATTENTION_TILE / 16,
-    CHUNK = 8, // numbers in 16 bytes
 };
 
 struct ampere_params {
@@ -59,32 +57,6 @@ struct query_block {
         end = min(first + BLOCK_QUERIES, p.s.Lq);
     }
 };
-
-template <int DP> __device__ __forceinline__ uint32_t place_in_tile(int row, int chunk)
-{
-    return (uint32_t)(row * DP * (int)sizeof(bf16) + ((chunk ^ (row % 8)) * 16));
-}
-
-// Starts the copies of ROWS_IN_TILE rows from position `first` on; rows outside of 0..end-1 are
-// zeros. A thread has the same chunk of every STEP-th row, at the same place of the swizzle.
-template <int DP, int ROWS_IN_TILE>
-__device__ __forceinline__ void load_tile(uint32_t tile, heads<const bf16> from, int b, int h,
-                                          int first, int end, int D)
-{
-    const int CHUNKS = DP / CHUNK, STEP = THREADS / CHUNKS;
-    const int chunk = (int)threadIdx.x % CHUNKS, top = (int)threadIdx.x / CHUNKS;
-    const bf16 *at = from.row(b, first + top, h) + chunk * CHUNK;
-    const uint32_t to = tile + place_in_tile<DP>(top, chunk);
-
-    static_assert(STEP % 8 == 0, "rows of a thread have the same swizzle");
-#pragma unroll
-    for (int row = 0; row < ROWS_IN_TILE; row += STEP) {
-        const bool there = (unsigned)(first + top + row) < (unsigned)end && chunk * CHUNK < D;
-        copy_async(to + (uint32_t)(row * DP * (int)sizeof(bf16)), at, there);
-        at += STEP * from.l;
-    }
-    copy_async_commit();
-}
 
 // The next tile that the block uses from `tile` down to `first`; below first: none.
 __device__ __forceinline__ int next_tile(const ampere_params &p, const query_block &w, int tile,
@@ -299,8 +271,8 @@ __global__ void __launch_bounds__(THREADS, 2) ampere_kernel(const __grid_constan
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
         f.m[r][0] = f.m[r][1] = -INFINITY;
-    load_tile<DP, BLOCK_QUERIES>(q, p.q, w.b, w.h, w.first, w.end, p.s.D);
-    load_tile<DP, ATTENTION_TILE>(k, p.k, w.b, w.kv, tile * ATTENTION_TILE, p.s.Lk, p.s.D);
+    load_tile<DP, BLOCK_QUERIES, THREADS>(q, p.q, w.b, w.h, w.first, w.end, p.s.D);
+    load_tile<DP, ATTENTION_TILE, THREADS>(k, p.k, w.b, w.kv, tile * ATTENTION_TILE, p.s.Lk, p.s.D);
     while (tile >= first) {
         const int key = tile * ATTENTION_TILE, next = next_tile(p, w, tile - 1, first);
         const bool masked = key + ATTENTION_TILE - 1 > lowest || key < p.s.first_key(highest);
@@ -309,12 +281,13 @@ __global__ void __launch_bounds__(THREADS, 2) ampere_kernel(const __grid_constan
         asm volatile("" : "+r"(at.q), "+r"(at.k), "+r"(at.v));
         copy_async_wait();
         __syncthreads(); // K is there, and V has been used
-        load_tile<DP, ATTENTION_TILE>(v, p.v, w.b, w.kv, key, p.s.Lk, p.s.D);
+        load_tile<DP, ATTENTION_TILE, THREADS>(v, p.v, w.b, w.kv, key, p.s.Lk, p.s.D);
         multiply_keys<DP>(f, at);
         copy_async_wait();
         __syncthreads(); // V is there, and K has been used
         if (next >= first)
-            load_tile<DP, ATTENTION_TILE>(k, p.k, w.b, w.kv, next * ATTENTION_TILE, p.s.Lk, p.s.D);
+            load_tile<DP, ATTENTION_TILE, THREADS>(k, p.k, w.b, w.kv, next * ATTENTION_TILE, p.s.Lk,
+                                                   p.s.D);
         if (masked)
             add_bias<DP, TABLE, true>(f, p, w, slope, key);
         else

@@ -111,4 +111,62 @@ __device__ __forceinline__ void copy_async_wait()
     asm volatile("cp.async.wait_group 0;" ::: "memory");
 }
 
+// ---- turns: blocks that add to the same numbers in global memory in a fixed order
+//
+// A block takes its turn when `order` others have passed it on. A thread looks at the count, takes
+// the turn, and meets the others at a barrier; then they add. After another barrier a thread passes
+// the turn on: barriers and fences together order what all threads did.
+
+// Does not wait for the answer, which may be old when it comes.
+__device__ __forceinline__ int look_at_turn(const int *turn)
+{
+    int now;
+
+    asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(turn) : "memory");
+    return now;
+}
+
+__device__ __forceinline__ void take_turn(const int *turn, int now, int order)
+{
+    while (now < order)
+        now = look_at_turn(turn);
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
+
+__device__ __forceinline__ void pass_turn(int *turn)
+{
+    asm volatile("fence.acq_rel.gpu;\n\tred.relaxed.gpu.global.add.s32 [%0], 1;" ::"l"(turn)
+                 : "memory");
+}
+
+// at[n * STEP] += x[n], for the block whose turn it is.
+template <int STEP, int N>
+__device__ __forceinline__ void add_in_turn(float4 *at, const float (&x)[N][4])
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        asm volatile(
+            "red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(at + n * STEP),
+            "f"(x[n][0]), "f"(x[n][1]), "f"(x[n][2]), "f"(x[n][3])
+            : "memory");
+#else // one number per instruction there: 16 bytes at a time are faster, and nobody else adds
+    float4 sum[N];
+
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        sum[n] = __ldcg(at + n * STEP);
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        at[n * STEP] = make_float4(sum[n].x + x[n][0], sum[n].y + x[n][1], sum[n].z + x[n][2],
+                                   sum[n].w + x[n][3]);
+#endif
+}
+
+// The compiler takes it for a number that it does not know.
+__device__ __forceinline__ void hide(int &x)
+{
+    asm volatile("" : "+r"(x));
+}
+
 #endif

@@ -63,19 +63,24 @@ extern "C" size_t cuda_workspace(struct device *dev, const struct workspace_args
                 bytes_of(B, H, ceil_div(L, BLOCK_KEYS) * attention_kept_words(L) + 2,
                          sizeof(uint32_t)));
 
-    // Backward. Heads of the wgmma kernels are padded to 64 or 128 columns of dQ; the gradient of
-    // the bias is a number per query (slopes) or a table per block of keys, two if it is long.
+    // Backward. Heads are padded to 64 or 128 columns of dQ, and by mma.sync rows to 128; its
+    // smallest tiles have 32 queries and 64 keys. The gradient of the bias is a number per query
+    // (slopes) or a table per block of keys, by wgmma two if it is long.
     if (a->training) {
         const int64_t padded = D <= 64 ? 64 : D <= 128 ? 128 : D;
-        const int64_t entries =
-            a->distances > TABLE_LARGEST ? 2 * a->distances : (int64_t)TABLE_LARGEST;
-        const size_t table = bytes_of(B, H, ceil_div(L, BLOCK_KEYS), entries, sizeof(float));
+        const int64_t padded_rows = c->mma_sync ? ceil_div(L, 128) * 128 : tiles * ATTENTION_TILE;
+        const int64_t turns = c->mma_sync ? ceil_div(L, 32) : tiles;
+        const int64_t blocks = c->mma_sync ? tiles : ceil_div(L, BLOCK_KEYS);
+        const int64_t entries = a->distances <= TABLE_LARGEST ? (int64_t)TABLE_LARGEST
+                                : c->mma_sync                 ? a->distances
+                                                              : 2 * a->distances;
+        const size_t table = bytes_of(B, H, blocks, entries, sizeof(float));
         const size_t of_rows =
             max(cuda_norm_bytes((int64_t)rows, C), cuda_aside_bytes((int64_t)rows, C));
 
-        bytes[SCRATCH_QUERIES] = bytes_of(B, H, tiles, ATTENTION_TILE, padded, sizeof(float));
+        bytes[SCRATCH_QUERIES] = bytes_of(B, H, padded_rows, padded, sizeof(float));
         bytes[SCRATCH_ROWS] = bytes_of(B, H, L, sizeof(float));
-        bytes[SCRATCH_TURNS] = add(bytes_of(B, H, tiles, sizeof(int)), sizeof(int));
+        bytes[SCRATCH_TURNS] = add(bytes_of(B, H, turns, sizeof(int)), sizeof(int));
         bytes[SCRATCH_BIAS] =
             max(bytes[SCRATCH_BIAS], max(table, bytes_of(B, H, L, sizeof(float))));
         bytes[SCRATCH_SUMS] = max(of_rows, cuda_column_bytes(WIDEST * C));

@@ -102,4 +102,32 @@ inline void copy_async_wait()
     emulate::finish(emulate::COPIES, 0);
 }
 
+inline int look_at_turn(const int *turn)
+{
+    return *turn;
+}
+
+// Blocks run one after another: a turn that has not come never comes.
+inline void take_turn(const int *turn, int, int order)
+{
+    if (*turn != order)
+        emulate::break_device("a turn that never comes, or has passed");
+}
+
+inline void pass_turn(int *turn)
+{
+    ++*turn;
+}
+
+template <int STEP, int N> void add_in_turn(float4 *at, const float (&x)[N][4])
+{
+    for (int n = 0; n < N; n++)
+        at[n * STEP] = make_float4(at[n * STEP].x + x[n][0], at[n * STEP].y + x[n][1],
+                                   at[n * STEP].z + x[n][2], at[n * STEP].w + x[n][3]);
+}
+
+inline void hide(int &)
+{
+}
+
 #endif

@@ -1,0 +1,96 @@
+// attention_ampere.cuh - tiles in shared memory, for the kernels of attention by mma.sync
+//
+// Tiles have rows of 64 or 128 numbers. The 16-byte chunk c of row r is at chunk c ^ (r % 8), so
+// the eight rows of a matrix are in different banks, and so are the chunks of a row: neither
+// ldmatrix nor the stores of accumulators, four bytes per lane, have bank conflicts.
+#ifndef ATTENTION_AMPERE_CUH
+#define ATTENTION_AMPERE_CUH
+
+#include "ops/cuda/attention.cuh"
+
+enum { CHUNK = 8 }; // numbers in 16 bytes
+
+template <int WIDTH> __device__ __forceinline__ uint32_t place_in_tile(int row, int chunk)
+{
+    return (uint32_t)(row * WIDTH * (int)sizeof(bf16) + ((chunk ^ (row % 8)) * 16));
+}
+
+// Starts the copies of ROWS rows from position `first` on by all THREADS; rows outside of 0..end-1
+// and columns from D on are zeros. A thread has the same chunk of every STEP-th row, at the same
+// place of the swizzle.
+template <int WIDTH, int ROWS, int THREADS>
+__device__ __forceinline__ void load_tile(uint32_t tile, heads<const bf16> from, int b, int h,
+                                          int first, int end, int D)
+{
+    const int CHUNKS = WIDTH / CHUNK, STEP = THREADS / CHUNKS;
+    const int chunk = (int)threadIdx.x % CHUNKS, top = (int)threadIdx.x / CHUNKS;
+    const bf16 *at = from.row(b, first + top, h) + chunk * CHUNK;
+    const uint32_t to = tile + place_in_tile<WIDTH>(top, chunk);
+
+    static_assert(STEP % 8 == 0, "rows of a thread have the same swizzle");
+#pragma unroll
+    for (int row = 0; row < ROWS; row += STEP) {
+        const bool there = (unsigned)(first + top + row) < (unsigned)end && chunk * CHUNK < D;
+        copy_async(to + (uint32_t)(row * WIDTH * (int)sizeof(bf16)), at, there);
+        at += STEP * from.l;
+    }
+    copy_async_commit();
+}
+
+// Where a lane begins to load 16 x 16 numbers from `row` and `column` on, four matrices in the
+// order of an A operand that is stored as it is (DOWN: the second is below the first) or in that
+// of two B operands (the second is to the right of the first). Transposed it is the other way
+// round. Tiles begin at multiples of a row, so the place 16 columns further on differs by an
+// exclusive or, if `column` is a multiple of the width that is used, and that of 16 rows further
+// on by a constant.
+template <int WIDTH, bool DOWN>
+__device__ __forceinline__ uint32_t lane_place(int lane, int row, int column)
+{
+    const int second = lane / 8 % 2, third = lane / 16;
+
+    return place_in_tile<WIDTH>(row + lane % 8 + 8 * (DOWN ? second : third),
+                                column / CHUNK + (DOWN ? third : second));
+}
+
+template <int ROWS, int COLUMNS> __device__ __forceinline__ void clear(float (&d)[ROWS][COLUMNS][4])
+{
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                d[r][c][i] = 0.0f;
+}
+
+// d += A B over 16 STEPS numbers: a and b are lane_place() of the operands in tiles of A_WIDTH and
+// B_WIDTH. A is stored as it is, or A_TRANSPOSED; B^T is stored, or B (B_TRANSPOSED: it is
+// transposed on the way).
+template <int STEPS, int A_WIDTH, bool A_TRANSPOSED, int B_WIDTH, bool B_TRANSPOSED, int ROWS,
+          int COLUMNS>
+__device__ __forceinline__ void multiply(float (&d)[ROWS][COLUMNS][4], uint32_t a, uint32_t b)
+{
+    const uint32_t A_DOWN = 16 * A_WIDTH * sizeof(bf16), B_DOWN = 16 * B_WIDTH * sizeof(bf16);
+
+#pragma unroll
+    for (int step = 0; step < STEPS; step++) {
+        uint32_t left[ROWS][4];
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+            load_matrices<A_TRANSPOSED>(left[r], A_TRANSPOSED ? (a ^ 32u * r) + step * A_DOWN
+                                                              : (a ^ 32u * step) + r * A_DOWN);
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c += 2) {
+            uint32_t right[4];
+            load_matrices<B_TRANSPOSED>(right, B_TRANSPOSED ? (b ^ 16u * c) + step * B_DOWN
+                                                            : (b ^ 32u * step) + c / 2 * B_DOWN);
+#pragma unroll
+            for (int r = 0; r < ROWS; r++) {
+                mma(d[r][c], left[r], right[0], right[1]);
+                mma(d[r][c + 1], left[r], right[2], right[3]);
+            }
+        }
+    }
+}
+
+#endif
