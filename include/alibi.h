@@ -819,7 +819,7 @@ struct alibi_eval {
     int64_t window;
     /* Several processes divide each window among them, for windows that are too long for one,
      * instead of whole windows. Results are those of one process up to rounding and the skipping
-     * budget. Not with verify, nor for position methods with gates. */
+     * budget. Not with verify. */
     bool split_windows;
 };
 

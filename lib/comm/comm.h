@@ -122,8 +122,9 @@ void sequence_begin(struct sequence *s, int64_t length);
 /* The queries, keys and values of a are those of the own part, as attention takes them; an empty
  * part has none. Its keys and values become those of the own part after earlier ones, as far as
  * they matter, and attention on them is within the bounds of a->skip.eps, except that the
- * log-sum-exp may err to both sides. Biases are by distance. Of parts after the first, first[2]
- * become the first `sinks` keys and values. Both are there until the next call. y and lse of a are
+ * log-sum-exp may err to both sides. Sums of gates [2, 1, G, Lq] begin with the part, and get those
+ * of the keys before them; an empty part has their shape. Of parts after the first, first[2] become
+ * the first `sinks` keys and values. All are there until the next call. y and lse of a are
  * overwritten. */
 alibi_status sequence_fetch(struct sequence *s, struct attention_args *a, int64_t sinks,
                             struct tensor first[2]);

@@ -10,8 +10,12 @@
  *   3. all ranks get these lists, one bit per tile and head, and each sends what others need;
  *   4. the needed tiles, zeros in the place of others, and the own keys are side by side, from the
  *      first tile that some head needs: attention takes them as the keys of a longer sequence, of
- *      which it has the last queries. So every backend and every kind of bias by distance work as
- *      they are, and in the order of one process.
+ *      which it has the last queries. So every backend and every kind of bias work as they are, and
+ *      in the order of one process.
+ *
+ * Sums of gates, two numbers per token and head beside the 2 D of keys and values, go to all ranks
+ * in step 1. Each rank begins its sums with 0 at its part; those of earlier parts are shifted to
+ * that beginning.
  *
  * A key of zeros has a score that is its bias alone, below the bound of the tile that it stands
  * for, and adds nothing to y. So tiles that were not sent cause at most twice the error of leaving
@@ -33,6 +37,8 @@ struct sequence {
     bool ended;   /* all ranks know that the pass has failed */
     void *buffer; /* keys, then values, on the device */
     size_t bytes;
+    void *gates; /* their sums, on the device */
+    size_t gates_bytes;
     struct sequence_traffic traffic;
 };
 
@@ -67,6 +73,7 @@ void sequence_free(struct sequence *s)
         return;
     channel_free(s->channel);
     s->device->ops->buffer_free(s->device, s->buffer);
+    s->device->ops->buffer_free(s->device, s->gates);
     mem_free(s);
 }
 
@@ -112,6 +119,10 @@ struct fetch {
     float *queries;   /* [Lq][H]: norms */
     float *lse;       /* [H][Lq]: over the nearest keys */
     float *bias;      /* bias.values on the host */
+    int64_t G;        /* gates; 0: the bias is by distance */
+    float *gates;     /* [size][2][G][most tiles]: sums, each from the beginning of its part */
+    double *sums;     /* [G][tokens up to the end of the own part], from its beginning */
+    double *marks;    /* needed_args: key_gates, then query_gates */
     void *scratch;    /* on the device: norms of keys, then of queries */
 };
 
@@ -126,6 +137,9 @@ static void fetch_free(struct fetch *f)
     mem_free(f->queries);
     mem_free(f->lse);
     mem_free(f->bias);
+    mem_free(f->gates);
+    mem_free(f->sums);
+    mem_free(f->marks);
 }
 
 static int64_t tiles_before(const struct sequence *s, int rank)
@@ -174,7 +188,26 @@ static alibi_status measure_queries(struct fetch *f)
     near.skip = (struct skipping){ 0 };
     TRY_RETURN(dev->ops->attention_forward(dev, &near));
     TRY_RETURN(dev->ops->download(dev, f->lse, f->a->lse));
-    return dev->ops->download(dev, f->bias, f->a->bias.values);
+    return f->G > 0 ? ALIBI_OK : dev->ops->download(dev, f->bias, f->a->bias.values);
+}
+
+/* Tokens of the largest part, in whole tiles. */
+static int64_t part_room(const struct fetch *f)
+{
+    return f->most * ATTENTION_TILE;
+}
+
+/* The own sums of gates, for all ranks. */
+static alibi_status read_gates(struct fetch *f)
+{
+    struct device *dev = f->s->device;
+    int64_t Lq = f->a->q.shape[1];
+    float *mine = f->gates + f->s->rank * 2 * f->G * part_room(f);
+
+    for (int64_t n = 0; n < 2 * f->G && Lq > 0; n++)
+        TRY_RETURN(dev->ops->download(dev, mine + n * part_room(f),
+                                      vector_part(f->a->bias.values, n * Lq, Lq)));
+    return ALIBI_OK;
 }
 
 static alibi_status prepare(struct fetch *f)
@@ -196,12 +229,21 @@ static alibi_status prepare(struct fetch *f)
         return fail(ALIBI_MEMORY, "the norms of %lld queries do not fit", (long long)Lq);
     TRY_RETURN(dev->ops->buffer_new(dev, &f->scratch, bytes, "norms"));
     TRY_RETURN(measure_keys(f));
+    TRY_RETURN(NEW_ZERO_ARRAY(&f->gates, s->size * 2 * f->G * part_room(f), "the gates of ranks"));
+    TRY_RETURN(read_gates(f));
+    if (f->G > 0) {
+        int64_t tokens = f->tiles * ATTENTION_TILE + Lq;
+
+        TRY_RETURN(NEW_ARRAY(&f->sums, f->G * tokens, "the gates of earlier keys"));
+        TRY_RETURN(NEW_ARRAY(&f->marks, f->G * attention_tiles(tokens), "the gates of tiles"));
+    }
     if (!may_leave(f))
         return ALIBI_OK;
     TRY_RETURN(NEW_ARRAY(&f->before, Hkv * f->tiles, "the norms of earlier keys"));
     TRY_RETURN(NEW_ARRAY(&f->queries, queries, "the norms of queries"));
     TRY_RETURN(NEW_ARRAY(&f->lse, queries, "the weights of near keys"));
-    TRY_RETURN(NEW_ARRAY(&f->bias, tensor_count(f->a->bias.values), "the bias by distance"));
+    if (f->G == 0)
+        TRY_RETURN(NEW_ARRAY(&f->bias, tensor_count(f->a->bias.values), "the bias by distance"));
     return measure_queries(f);
 }
 
@@ -220,7 +262,81 @@ static bool is_needed(const struct fetch *f, int rank, int64_t kv, int64_t tile)
     return f->needed[(rank * f->a->k.shape[2] + kv) * f->words + tile / 32] >> tile % 32 & 1;
 }
 
-/* Fills in the own rows of needed, and the buffer for what is needed. */
+/* Room in one of the buffers, whose content is lost. */
+static alibi_status reserve(struct sequence *s, void **buffer, size_t *bytes,
+                            const int64_t factors[5])
+{
+    size_t wanted = 0;
+
+    if (!size_product(&wanted, factors, 5))
+        return fail(ALIBI_MEMORY, "the keys of %lld tokens do not fit", (long long)factors[1]);
+    if (wanted <= *bytes)
+        return ALIBI_OK;
+    s->device->ops->buffer_free(s->device, *buffer);
+    *buffer = NULL;
+    *bytes = 0;
+    TRY_RETURN(s->device->ops->buffer_new(s->device, buffer, wanted, "keys of other ranks"));
+    *bytes = wanted;
+    return ALIBI_OK;
+}
+
+/* Sums of gates from the beginning of the own part: earlier ones are above 0, and those of a part
+ * are as much above those of the next one as the gates of that part close. */
+static void shift_gates(struct fetch *f)
+{
+    int64_t Lq = f->a->q.shape[1], tokens = f->tiles * ATTENTION_TILE + Lq;
+
+    for (int64_t g = 0; g < f->G; g++) {
+        double *sums = f->sums + g * tokens, shift = 0;
+
+        for (int r = f->s->rank; r >= 0; r--) {
+            struct range part = sequence_part(f->s->length, r, f->s->size);
+            const float *sum = f->gates + (r * 2 * f->G + g) * part_room(f);
+            const float *rest = sum + f->G * part_room(f);
+
+            if (r < f->s->rank && part.count > 0)
+                shift += (double)sum[part.count - 1] + (double)rest[part.count - 1];
+            for (int64_t l = 0; l < part.count; l++)
+                sums[part.first + l] = (double)sum[l] + (double)rest[l] - shift;
+        }
+        for (int64_t t = 0; t < f->tiles; t++)
+            f->marks[g * f->tiles + t] = sums[(t + 1) * ATTENTION_TILE - 1];
+        for (int64_t t = 0; t < attention_tiles(Lq); t++)
+            f->marks[f->G * f->tiles + g * attention_tiles(Lq) + t] =
+                sums[(f->tiles + t) * ATTENTION_TILE];
+    }
+}
+
+/* The sums from the first tile that attention sees on, to the device. */
+static alibi_status place_gates(struct fetch *f)
+{
+    struct sequence *s = f->s;
+    int64_t from = f->from * ATTENTION_TILE;
+    int64_t tokens = f->tiles * ATTENTION_TILE + f->a->q.shape[1], keys = tokens - from;
+    enum dtype type = f->a->bias.values.type;
+    float *row = NULL;
+    alibi_status status;
+
+    TRY(reserve(s, &s->gates, &s->gates_bytes,
+                (int64_t[]){ 2, keys, f->G, 1, (int64_t)dtype_bytes(type) }));
+    TRY(NEW_ARRAY(&row, keys, "the gates of earlier keys"));
+    for (int64_t n = 0; n < 2 * f->G; n++) {
+        const double *sums = f->sums + n % f->G * tokens + from;
+
+        for (int64_t l = 0; l < keys; l++) {
+            float sum = (float)sums[l];
+            row[l] = n < f->G ? sum : (float)(sums[l] - (double)sum);
+        }
+        TRY(s->device->ops->upload(
+            s->device, vector_part(tensor_1(s->gates, type, 2 * f->G * keys), n * keys, keys),
+            row));
+    }
+out:
+    mem_free(row);
+    return status;
+}
+
+/* Fills in the own rows of needed, and makes room for what is needed. */
 static alibi_status choose(struct fetch *f)
 {
     struct sequence *s = f->s;
@@ -237,14 +353,17 @@ static alibi_status choose(struct fetch *f)
                                 .norms = f->before,
                                 .queries = f->queries,
                                 .lse = f->lse,
+                                .key_gates = f->marks,
                                 .words = f->words };
     uint32_t *mine = f->needed + s->rank * Hkv * f->words;
-    size_t bytes = 0;
 
     f->from = f->tiles;
     if (args.Lq == 0 || f->tiles == 0)
         return ALIBI_OK;
     args.bias.values.data = f->bias;
+    args.query_gates = f->G > 0 ? f->marks + f->G * f->tiles : NULL;
+    if (f->G > 0)
+        shift_gates(f);
     for (int64_t n = 0; may_leave(f) && n < Hkv * f->tiles; n++) {
         int64_t kv = n / f->tiles, tile = n % f->tiles;
         int rank = owner(s, tile);
@@ -257,17 +376,11 @@ static alibi_status choose(struct fetch *f)
             f->from = n % f->tiles;
     for (int64_t kv = 0; kv < Hkv && f->sinks > 0; kv++)
         mine[kv * f->words] |= 1;
+    if (f->G > 0)
+        TRY_RETURN(place_gates(f));
     rows = (f->tiles - f->from + 1) * ATTENTION_TILE + args.Lq; /* with a tile for the sinks */
-    if (!size_product(&bytes, (int64_t[]){ 2, rows, Hkv, D, (int64_t)dtype_bytes(a->k.type) }, 5))
-        return fail(ALIBI_MEMORY, "the keys of %lld tokens do not fit", (long long)rows);
-    if (bytes <= s->bytes)
-        return ALIBI_OK;
-    s->device->ops->buffer_free(s->device, s->buffer);
-    s->buffer = NULL;
-    s->bytes = 0;
-    TRY_RETURN(s->device->ops->buffer_new(s->device, &s->buffer, bytes, "keys of other ranks"));
-    s->bytes = bytes;
-    return ALIBI_OK;
+    return reserve(s, &s->buffer, &s->bytes,
+                   (int64_t[]){ 2, rows, Hkv, D, (int64_t)dtype_bytes(a->k.type) });
 }
 
 /* ---- tiles on their way */
@@ -422,8 +535,10 @@ alibi_status sequence_fetch(struct sequence *s, struct attention_args *a, int64_
     f.tiles = tiles_before(s, s->rank);
     f.most = (tiles + s->size - 1) / s->size;
     f.words = attention_kept_words(s->length);
+    f.G = a->bias.kind == BIAS_GATE ? a->bias.values.shape[2] : 0;
     TRY(agree(s, prepare(&f)));
     TRY(comm_collect(s->comm, f.norms, (size_t)(Hkv * f.most) * sizeof *f.norms));
+    TRY(comm_collect(s->comm, f.gates, (size_t)(2 * f.G * part_room(&f)) * sizeof *f.gates));
     TRY(agree(s, choose(&f)));
     TRY(comm_collect(s->comm, f.needed, (size_t)(Hkv * f.words) * sizeof *f.needed));
     status = fill_gaps(&f); /* a failure of the device: the others wait for what it sends */
@@ -438,6 +553,9 @@ alibi_status sequence_fetch(struct sequence *s, struct attention_args *a, int64_
     if (far > 0) {
         a->k = some_rows(gathered(&f, false), ATTENTION_TILE, far + a->q.shape[1]);
         a->v = some_rows(gathered(&f, true), ATTENTION_TILE, far + a->q.shape[1]);
+        if (f.G > 0)
+            a->bias.values =
+                tensor_4(s->gates, a->bias.values.type, 2, 1, f.G, far + a->q.shape[1]);
     }
 out:
     fetch_free(&f);

@@ -387,21 +387,6 @@ static alibi_status check_text(struct span span, const struct alibi_eval *e)
     return ALIBI_OK;
 }
 
-static alibi_status check_shared(const struct model *m, const struct alibi_eval *e)
-{
-    if (e->verify)
-        return fail(ALIBI_USAGE,
-                    "verifying what was skipped takes all keys at one rank, and windows are "
-                    "divided; verify with whole windows, or with one process");
-    for (int k = 0; k < m->pattern.kinds; k++)
-        if (position_gates(&m->config, &m->pattern.kind[k]) > 0)
-            return fail(ALIBI_USAGE,
-                        "windows of position method '%s', which has gates, cannot be divided "
-                        "among ranks; divide whole windows instead",
-                        m->pattern.kind[k].method->name);
-    return ALIBI_OK;
-}
-
 /* Whatever the text. */
 static alibi_status check_request(const struct model *m, const struct alibi_eval *e,
                                   const struct alibi_call *call)
@@ -414,8 +399,10 @@ static alibi_status check_request(const struct model *m, const struct alibi_eval
                     "protocol stream: each part of the text is read after all before it, so %d "
                     "ranks cannot divide it; start one process",
                     ranks);
-    if (shares_windows(e, call))
-        TRY_RETURN(check_shared(m, e));
+    if (shares_windows(e, call) && e->verify)
+        return fail(ALIBI_USAGE,
+                    "verifying what was skipped takes all keys at one rank, and windows are "
+                    "divided; verify with whole windows, or with one process");
     return e->protocol == ALIBI_STREAM ? stream_check(m) : model_check_length(m, e->length);
 }
 

@@ -379,7 +379,10 @@ alibi_status attention_idle(struct workspace *w, int64_t n)
     struct attention_args a = { .q = tensor_4(NULL, m->type, 1, 0, c->heads, D),
                                 .k = tensor_4(NULL, m->type, 1, 0, c->kv_heads, D),
                                 .v = tensor_4(NULL, m->type, 1, 0, c->kv_heads, D) };
+    int64_t gates = position_gates(c, model_position(m, n));
 
+    if (gates > 0)
+        a.bias = (struct bias){ BIAS_GATE, tensor_4(NULL, dtype_sums(m->type), 2, 1, gates, 0), 0 };
     TRY_RETURN(check_stop(w, n));
     return fetch(w, &(struct pass){ 0 }, n, &a, NULL);
 }

@@ -188,8 +188,8 @@ struct reach {
 /* Of passes over a part of a sequence, model_loss_part(): where the rest of it is. */
 struct elsewhere {
     /* Before the attention of each layer: a->k and a->v become views of earlier keys and values
-     * with the own ones after them, and of later parts first[2] the first `sinks` of the sequence.
-     * An empty part has no queries, and its tensors no data. */
+     * with the own ones after them, likewise sums of gates, and of later parts first[2] the first
+     * `sinks` of the sequence. An empty part has no queries, and its tensors no data. */
     alibi_status (*fetch)(void *user, struct attention_args *a, int64_t sinks,
                           struct tensor first[2]);
     void *user;
@@ -257,7 +257,7 @@ alibi_status model_loss(struct workspace *w, const int32_t *tokens, const int32_
                         int64_t B, int64_t L, float *nll);
 
 /* The same for the L tokens from `start` on of one sequence. L may be 0: then only
- * settings.elsewhere is called, as often as by the others. Without gates. */
+ * settings.elsewhere is called, as often as by the others. */
 alibi_status model_loss_part(struct workspace *w, const int32_t *tokens, const int32_t *targets,
                              int64_t start, int64_t L, float *nll);
 

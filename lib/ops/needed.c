@@ -20,7 +20,7 @@ struct head {
     int64_t h, tiles; /* of queries */
     double *spent;    /* [tiles]: the bounds of what is not needed */
     double *weight;   /* [tiles]: of the tile in question */
-    double *bias;     /* [first + tiles]: the largest one between tiles so far apart */
+    double *bias;     /* [first + tiles], by distance: the largest between tiles so far apart */
     double *reach;    /* [tiles]: the largest scale |q_i| */
     double *least;    /* [tiles]: the smallest lse_i */
 };
@@ -84,7 +84,7 @@ static void begin(struct head *n)
             n->least[t] = -larger(-n->least[t], -lse_of(n, i));
         }
     }
-    for (int64_t apart = 1; apart < n->a->first + n->tiles; apart++)
+    for (int64_t apart = 1; n->a->bias.kind != BIAS_GATE && apart < n->a->first + n->tiles; apart++)
         n->bias[apart] = largest_bias(n->a, n->h, apart);
 }
 
@@ -117,6 +117,16 @@ static bool sees(const struct needed_args *a, int64_t tile, int64_t key_tile)
     return (key_tile + 1) * ATTENTION_TILE > first;
 }
 
+/* The largest bias between a tile of queries and an earlier one of keys. Gates only close. */
+static double bias_between(const struct head *n, int64_t tile, int64_t key_tile)
+{
+    const struct needed_args *a = n->a;
+
+    if (a->bias.kind == BIAS_GATE)
+        return a->query_gates[n->h * n->tiles + tile] - a->key_gates[n->h * a->first + key_tile];
+    return n->bias[a->first + tile - key_tile];
+}
+
 static bool is_needed(struct head *n, int64_t key_tile)
 {
     const struct needed_args *a = n->a;
@@ -124,7 +134,7 @@ static bool is_needed(struct head *n, int64_t key_tile)
 
     for (int64_t t = 0; t < n->tiles; t++) {
         n->weight[t] =
-            sees(a, t, key_tile) ? weight_of(n, t, norm, n->bias[a->first + t - key_tile]) : 0;
+            sees(a, t, key_tile) ? weight_of(n, t, norm, bias_between(n, t, key_tile)) : 0;
         if (!(n->spent[t] + n->weight[t] <= a->eps))
             return true;
     }
@@ -135,13 +145,13 @@ static bool is_needed(struct head *n, int64_t key_tile)
 
 bool attention_may_leave(const struct bias *bias, double eps)
 {
-    return eps > 0 && (bias->kind == BIAS_LINEAR || bias->kind == BIAS_TABLE);
+    return eps > 0 && bias->kind != BIAS_NONE && bias->kind != BIAS_GAIN;
 }
 
 alibi_status attention_needed(const struct needed_args *a, uint32_t *needed)
 {
     int64_t tiles = attention_tiles(a->Lq);
-    bool bounded = attention_may_leave(&a->bias, a->eps);
+    int64_t gates = a->bias.kind == BIAS_GATE ? a->bias.values.shape[2] : a->H;
     double *memory = NULL;
     struct head n = { .a = a, .tiles = tiles };
 
@@ -152,6 +162,7 @@ alibi_status attention_needed(const struct needed_args *a, uint32_t *needed)
     n.least = n.reach + tiles;
     n.bias = n.least + tiles;
     for (n.h = 0; n.h < a->H && tiles > 0; n.h++) {
+        bool bounded = attention_may_leave(&a->bias, a->eps) && n.h < gates;
         uint32_t *row = needed + n.h / (a->H / a->Hkv) * a->words;
 
         if (bounded)

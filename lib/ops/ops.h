@@ -574,14 +574,18 @@ double attention_skipped(const struct attention_args *a);
 struct needed_args {
     int64_t first;      /* tiles before the part */
     int64_t Lq, H, Hkv; /* of the part */
-    struct bias bias;   /* LINEAR [H], TABLE; of another kind all tiles in the window are needed */
+    struct bias bias;   /* of NONE and GAIN, and of heads without gates, all tiles in the window are
+                           needed */
     int64_t window;     /* as in attention */
     double scale;       /* as in attention */
     double eps;         /* weight of all keys that are not needed, relative to exp(lse) */
     const float *norms; /* [Hkv, first], of attention_norms */
     const float *queries; /* [Lq, H]: norms of the queries */
     const float *lse;     /* [H, Lq]: of some keys of the part, such as the nearest */
-    int64_t words;        /* of a row of needed */
+    /* GATE: c at the last key of each tile before the part, [G, first], and at the first query of
+     * each tile of it, [G, tiles]. */
+    const double *key_gates, *query_gates;
+    int64_t words; /* of a row of needed */
 };
 /* Sets bit t % 32 of word t / 32 of row kv of needed [Hkv, words]. */
 alibi_status attention_needed(const struct needed_args *a, uint32_t *needed);

@@ -3,7 +3,7 @@
 # tests/unit/test_sequence.c tests what they send each other.
 . "$(dirname "$0")/lib.sh"
 
-need_mpi 22
+need_mpi 26
 ranks() { # N, then the arguments of the program
     mpirun -n "$1" --oversubscribe "$program" "${@:2}"
 }
@@ -33,6 +33,7 @@ number() { sed -nE "s/.*\"$1\": ([0-9]+).*/\1/p" ranks.json | tail -n 1; }
 
 train alibi slopes
 train '2*rotary:window=100:sinks=4' local
+train 'fox,alibi' gates
 
 # Less than a tile, less than one for each rank, an odd number of them; last windows are shorter.
 options=(--lengths 5,100,1001 --tokens 4004)
@@ -46,6 +47,9 @@ one local "${sliding[@]}"
 split local 3 "${sliding[@]}"
 check "a window bounds what travels" test $((2 * $(number sent_bytes))) -lt \
     "$(number earlier_bytes)"
+
+one gates --length 500 --tokens 2000
+split gates 3 --length 500 --tokens 2000
 
 # ---- refused, or ended by one rank
 

@@ -59,7 +59,7 @@ static int wait_for_exchange(void)
 /* ---- one problem */
 
 struct problem {
-    int64_t L, H, Hkv, D, window;
+    int64_t L, H, Hkv, D, window, G;
     enum bias_kind kind;
     double eps;
     double loud; /* factor on some keys: their norms say that they matter at any distance */
@@ -118,9 +118,25 @@ static void problem_fini(struct problem *p)
     free(p->part_lse);
 }
 
-/* Tokens first..first+count-1, whose lse is [H, count] at `lse`. */
+/* The sums of a part, [2, G, count]: gate g closes by some number of p->bias at each token. */
+static void fill_gates(const struct problem *p, struct range part, float *gates)
+{
+    for (int64_t g = 0; g < p->G; g++) {
+        double sum = 0;
+
+        for (int64_t l = 0; l < part.count; l++) {
+            int64_t at = g * part.count + l;
+
+            sum -= (double)p->bias[g] * (double)((part.first + l) * 7 % 5);
+            gates[at] = (float)sum;
+            gates[p->G * part.count + at] = (float)(sum - (double)gates[at]);
+        }
+    }
+}
+
+/* Tokens first..first+count-1, whose lse is [H, count] at `lse`, and their gates at `gates`. */
 static struct attention_args part_of(const struct problem *p, struct range part, float *y,
-                                     float *lse)
+                                     float *lse, float *gates)
 {
     int64_t n = part.count, q = part.first * p->H * p->D, k = part.first * p->Hkv * p->D;
     struct attention_args a = { .q = tensor_4(p->q + q, DTYPE_F32, 1, n, p->H, p->D),
@@ -137,6 +153,10 @@ static struct attention_args part_of(const struct problem *p, struct range part,
         a.bias.values = tensor_1(p->bias, DTYPE_F32, p->H);
     if (p->kind == BIAS_TABLE)
         a.bias.values = tensor_2(p->bias, DTYPE_F32, p->H, p->L);
+    if (p->kind == BIAS_GATE) {
+        fill_gates(p, part, gates);
+        a.bias.values = tensor_4(gates, DTYPE_F32, 2, 1, p->G, n);
+    }
     return a;
 }
 
@@ -174,7 +194,8 @@ struct rank {
 static alibi_status attend_part(struct problem *p, struct device *dev, struct sequence *s,
                                 struct range part, float *lse)
 {
-    struct attention_args a = part_of(p, part, p->part_y, lse);
+    float *gates = lse + p->H * p->L; /* room for both */
+    struct attention_args a = part_of(p, part, p->part_y, lse, gates);
     struct tensor first[2] = { first_rows(a.k), first_rows(a.v) };
 
     TRY_RETURN(sequence_fetch(s, &a, p->sinks ? SINKS : 0, first));
@@ -211,7 +232,7 @@ static void *run_thread(void *user)
                                                     "here", "here", "here", "here" };
     int32_t statuses[RANKS_MAX];
     char(*messages)[WIRE_MESSAGE_MAX] = calloc(RANKS_MAX, sizeof *messages);
-    float *lse = calloc((size_t)(n->p->H * n->p->L), sizeof *lse);
+    float *lse = calloc((size_t)(3 * n->p->H * n->p->L), sizeof *lse);
     alibi_comm c = { .wire = { .rank = n->rank,
                                .size = hub.size,
                                .all_gather = all_gather,
@@ -258,17 +279,18 @@ static struct sequence_traffic traffic_of(const struct problem *p, int size)
 
 /* The ranks' attention against that of the whole sequence, every pair of it. Without a budget both
  * have the same bits, unless the last part has so few queries that attention takes them one by
- * one. */
+ * one, or sums of gates begin elsewhere. */
 static struct sequence_traffic compare(struct problem p, int size)
 {
     struct device dev = { .ops = ops_cpu() };
     struct attention_args whole;
+    float *gates = numbers(2 * p.H * p.L, 0, 0.0);
     bool few = sequence_part(p.L, size - 1, size).count <= 4;
     double worst_y = 0, worst_lse = 0;
 
     problem_init(&p);
     p.failing = -1;
-    whole = part_of(&p, (struct range){ 0, p.L }, p.y, p.lse);
+    whole = part_of(&p, (struct range){ 0, p.L }, p.y, p.lse, gates);
     whole.skip.eps = 0;
     assert_ok(attend(&p, &dev, 0, &whole, first_rows(whole.k), first_rows(whole.v)));
     run_ranks(&p, size);
@@ -279,12 +301,13 @@ static struct sequence_traffic compare(struct problem p, int size)
     for (int64_t i = 0; i < p.L * p.H; i++)
         worst_lse = fmax(worst_lse, fabs((double)p.lse[i] - (double)p.part_lse[i]));
     problem_fini(&p);
+    free(gates);
     print_message("L=%lld H=%lld/%lld D=%lld window %lld bias %d eps %g ranks %d: y off by %.1e, "
                   "lse by %.1e, sent %lld of %lld\n",
                   (long long)p.L, (long long)p.H, (long long)p.Hkv, (long long)p.D,
                   (long long)p.window, (int)p.kind, p.eps, size, worst_y, worst_lse,
                   (long long)traffic_of(&p, size).sent, (long long)traffic_of(&p, size).all);
-    if (p.eps == 0 && !few && (worst_y > 0 || worst_lse > 0))
+    if (p.eps == 0 && !few && p.kind != BIAS_GATE && (worst_y > 0 || worst_lse > 0))
         fail_msg("other bits");
     /* |v| <= 1 in each number; fp32 itself is off by some 1e-6 */
     if (!(worst_y <= 2 * p.eps * sqrt((double)p.D) + 2e-6 && worst_lse <= p.eps + 1e-5))
@@ -327,6 +350,8 @@ static void without_a_budget_ranks_have_the_bits_of_one_process(void **state)
     compare((struct problem){ .L = 700, .H = 3, .Hkv = 1, .D = 8, .kind = BIAS_NONE }, 3);
     compare((struct problem){ .L = 700, .H = 3, .Hkv = 1, .D = 7, .kind = BIAS_GAIN }, 3);
     compare((struct problem){ .L = 500, .H = 2, .Hkv = 2, .D = 600, .kind = BIAS_NONE }, 8);
+    compare((struct problem){ .L = 700, .H = 4, .Hkv = 2, .D = 8, .kind = BIAS_GATE, .G = 3 }, 3);
+    compare((struct problem){ .L = 100, .H = 2, .Hkv = 2, .D = 8, .kind = BIAS_GATE, .G = 2 }, 4);
 }
 
 static void a_window_bounds_what_travels_and_sinks_travel_alone(void **state)
@@ -368,6 +393,10 @@ static void tiles_that_are_not_sent_have_no_more_weight_than_the_budget(void **s
         p.window = 0;
         p.loud = 0;
         t = compare(p, 3);
+        assert_true(t.sent < t.all);
+        p.kind = BIAS_GATE;
+        p.G = p.H;
+        t = compare(p, 4);
         assert_true(t.sent < t.all);
         p.kind = BIAS_LINEAR;
         p.D = 1; /* q . k is |q| |k| for half of the keys: the bound is nearly reached */
