@@ -125,7 +125,7 @@ static alibi_status connect(struct channel *ch, int by, const struct alibi_call 
     if (by == ALIBI_COMM_NCCL || (status != ALIBI_DEVICE && status != ALIBI_USAGE))
         return status;
     ch->comm->agreed = false; /* that was no failure of the work */
-    call_note(call, "gradients pass through the host's memory: %s", alibi_error());
+    call_note(call, "numbers pass through the host's memory: %s", alibi_error());
     return ALIBI_OK;
 }
 

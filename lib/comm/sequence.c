@@ -59,7 +59,11 @@ alibi_status sequence_new(struct sequence **out, alibi_comm *c, struct device *d
 
     TRY(comm_agree(c, status));
     *s = (struct sequence){ .comm = c, .device = dev, .rank = comm_rank(c), .size = comm_size(c) };
-    TRY(channel_new(&s->channel, c, dev, DTYPE_F32, ALIBI_COMM_AUTO, call));
+    device_lock(dev);
+    status = channel_new(&s->channel, c, dev, DTYPE_F32, ALIBI_COMM_AUTO, call);
+    device_unlock(dev);
+    if (status != ALIBI_OK)
+        goto out;
     *out = s;
     s = NULL;
 out:
@@ -71,9 +75,11 @@ void sequence_free(struct sequence *s)
 {
     if (s == NULL)
         return;
+    device_lock(s->device);
     channel_free(s->channel);
     s->device->ops->buffer_free(s->device, s->buffer);
     s->device->ops->buffer_free(s->device, s->gates);
+    device_unlock(s->device);
     mem_free(s);
 }
 
@@ -201,15 +207,19 @@ static int64_t part_room(const struct fetch *f)
 static alibi_status read_gates(struct fetch *f)
 {
     struct device *dev = f->s->device;
-    int64_t Lq = f->a->q.shape[1];
-    float *mine = f->gates + f->s->rank * 2 * f->G * part_room(f);
+    int64_t Lq = f->a->q.shape[1], tokens = f->tiles * ATTENTION_TILE + Lq;
+    int64_t each = 2 * f->G * part_room(f);
 
+    TRY_RETURN(NEW_ZERO_ARRAY(&f->gates, f->s->size * each, "the gates of ranks"));
+    TRY_RETURN(NEW_ARRAY(&f->sums, f->G * tokens, "the gates of earlier keys"));
+    TRY_RETURN(NEW_ARRAY(&f->marks, f->G * attention_tiles(tokens), "the gates of tiles"));
     for (int64_t n = 0; n < 2 * f->G && Lq > 0; n++)
-        TRY_RETURN(dev->ops->download(dev, mine + n * part_room(f),
+        TRY_RETURN(dev->ops->download(dev, f->gates + f->s->rank * each + n * part_room(f),
                                       vector_part(f->a->bias.values, n * Lq, Lq)));
     return ALIBI_OK;
 }
 
+/* All that this rank does alone before the first exchange, so that a failure is agreed on. */
 static alibi_status prepare(struct fetch *f)
 {
     struct sequence *s = f->s;
@@ -229,14 +239,8 @@ static alibi_status prepare(struct fetch *f)
         return fail(ALIBI_MEMORY, "the norms of %lld queries do not fit", (long long)Lq);
     TRY_RETURN(dev->ops->buffer_new(dev, &f->scratch, bytes, "norms"));
     TRY_RETURN(measure_keys(f));
-    TRY_RETURN(NEW_ZERO_ARRAY(&f->gates, s->size * 2 * f->G * part_room(f), "the gates of ranks"));
-    TRY_RETURN(read_gates(f));
-    if (f->G > 0) {
-        int64_t tokens = f->tiles * ATTENTION_TILE + Lq;
-
-        TRY_RETURN(NEW_ARRAY(&f->sums, f->G * tokens, "the gates of earlier keys"));
-        TRY_RETURN(NEW_ARRAY(&f->marks, f->G * attention_tiles(tokens), "the gates of tiles"));
-    }
+    if (f->G > 0)
+        TRY_RETURN(read_gates(f));
     if (!may_leave(f))
         return ALIBI_OK;
     TRY_RETURN(NEW_ARRAY(&f->before, Hkv * f->tiles, "the norms of earlier keys"));
@@ -538,7 +542,8 @@ alibi_status sequence_fetch(struct sequence *s, struct attention_args *a, int64_
     f.G = a->bias.kind == BIAS_GATE ? a->bias.values.shape[2] : 0;
     TRY(agree(s, prepare(&f)));
     TRY(comm_collect(s->comm, f.norms, (size_t)(Hkv * f.most) * sizeof *f.norms));
-    TRY(comm_collect(s->comm, f.gates, (size_t)(2 * f.G * part_room(&f)) * sizeof *f.gates));
+    if (f.G > 0)
+        TRY(comm_collect(s->comm, f.gates, (size_t)(2 * f.G * part_room(&f)) * sizeof *f.gates));
     TRY(agree(s, choose(&f)));
     TRY(comm_collect(s->comm, f.needed, (size_t)(Hkv * f.words) * sizeof *f.needed));
     status = fill_gaps(&f); /* a failure of the device: the others wait for what it sends */
