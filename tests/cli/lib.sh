@@ -160,6 +160,13 @@ finish() {
     exit 1
 }
 
+# same_losses TWO FILES: lines "name": number, the same names with numbers that differ by at most a
+# millionth: a product may sum in another order for another number of rows.
+same_losses() {
+    paste "$1" "$2" | awk '{ gsub(",", ""); d = $2 - $4; if (d < 0) d = -d
+        if ($1 != $3 || d > 1e-6 * (1 + $2)) bad = 1; n++ } END { exit bad || n < 2 }'
+}
+
 need_mpi() { # N: where there is no MPI, so many tests are skipped
     if ! command -v mpirun > /dev/null || [ ! -e "$(dirname "$program")/libalibi_mpi.so" ]; then
         skip "$1" "no MPI"

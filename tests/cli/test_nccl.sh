@@ -3,10 +3,10 @@
 # those of one process on the CPU, and wrong use gets one line.
 . "$(dirname "$0")/lib.sh"
 
-need_mpi 28
+need_mpi 31
 built=$(dirname "$program")
 if [ ! -e "$built/fake/libnccl.so.2" ]; then
-    skip 28 "the stand-ins were not built"
+    skip 31 "the stand-ins were not built"
     finish
 fi
 mkdir bin broken
@@ -31,6 +31,17 @@ both=(--wire bf16 --shard gradients --quiet)
 check "by MPI: bf16, sharded gradients" ranks 2 "${small[@]}" "${both[@]}" --comm mpi --out both
 check "by NCCL: bf16, sharded gradients" ranks 2 "${small[@]}" "${both[@]}" --comm nccl --out both2
 check "by either: the same bytes" same_weights both both2
+
+# ---- keys and values of windows that ranks divide
+
+eval=(eval one --length 500 --tokens 2000 --json --quiet)
+losses() { grep -E '"(nll|tokens)":' stdout; }
+check "one process evaluates" "$program" "${eval[@]}" --device cpu
+losses > whole
+check "2 ranks divide windows" mpirun -n 2 --oversubscribe bin/alibi "${eval[@]}" --device cuda \
+    --precision fp32 --split-windows
+losses > divided
+check "divided windows: the losses of one process" same_losses whole divided
 check "nothing is left of the messages" test -z "$(ls -d fake-nccl-* 2> /dev/null)"
 
 # ---- where NCCL cannot be used: by MPI with a note, or an error if it was demanded

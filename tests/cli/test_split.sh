@@ -13,17 +13,11 @@ train() { # POSITION FOLDER
         --quiet --position "$1" --out "$2"
 }
 losses() { grep -E '"(length|nll|tokens)":' stdout; }
-# Against one process: to the last digit without a budget, and to 1e-6 with one, because the output
-# layer may sum in another order for other numbers of rows.
-near() { # TWO FILES
-    paste "$1" "$2" | awk '{ gsub(",", ""); d = $2 - $4; if (d < 0) d = -d
-        if ($1 != $3 || d > 1e-6) exit 1 } END { exit NR < 3 }'
-}
 split() { # MODEL N, options: after one(), the same by N ranks
     check "$1: $2 ranks" ranks "$2" eval "$1" --device cpu --json --quiet --split-windows "${@:3}"
     losses > ranks
     cp stdout ranks.json
-    check "$1: $2 ranks have the losses of one" near one ranks
+    check "$1: $2 ranks have the losses of one" same_losses one ranks
 }
 one() { # MODEL, options
     check "$1: one process" "$program" eval "$1" --device cpu --json --quiet "${@:2}"
