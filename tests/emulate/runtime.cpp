@@ -134,6 +134,12 @@ cudaError_t cudaStreamSynchronize(cudaStream_t)
     return note(emulate::why_broken() ? cudaErrorLaunchFailure : cudaSuccess);
 }
 
+// Work is done when it is launched.
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+    return cudaStreamSynchronize(stream);
+}
+
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned)
 {
     return cudaSuccess;
