@@ -525,6 +525,11 @@ ALIBI_API alibi_status alibi_corpus_write(const alibi_corpus *corpus, enum alibi
 enum alibi_optimizer { ALIBI_ADAMW, ALIBI_NESTEROV };
 enum alibi_schedule { ALIBI_COSINE, ALIBI_LINEAR, ALIBI_CONSTANT, ALIBI_WSD };
 
+/* How large random weights are. gpt2: N(0, 0.02), smaller for what adds to the residual stream and
+ * for wide embeddings that are tied. width: N(0, 1 / sqrt(width)) everywhere, so that what a layer
+ * adds is as large as what it reads. */
+enum alibi_init_scale { ALIBI_INIT_GPT2, ALIBI_INIT_WIDTH };
+
 /* Activation checkpointing, that is, what the backward pass recomputes: only norms (none);
  * activation functions too, which saves more than a quarter of the memory (cheap); or whole blocks,
  * keeping only their inputs (block). Results are bit-identical, except that cheap in bf16
@@ -557,6 +562,7 @@ struct alibi_training {
     double adaptive_dropout;   /* on the projected input of each tail of an adaptive output layer */
     double skip;               /* attention's skipping budget, as in struct alibi_call */
     int64_t seed;
+    int init_scale;         /* enum alibi_init_scale */
     bool deterministic_sum; /* gradients of passes are added in the order of their numbers, so that
                                any number of ranks gives the same bits */
     int wire;               /* enum alibi_wire */

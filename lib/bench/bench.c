@@ -129,7 +129,7 @@ alibi_status bench_model(struct model **out, alibi_device *device,
     TRY(alibi_config_resolve(&c));
     TRY(model_new(&m, &c, &device->device, device->type, trainable));
     TRY(model_check_length(m, length));
-    TRY(model_init(m, SEED));
+    TRY(model_init(m, SEED, ALIBI_INIT_GPT2));
     *out = m;
     m = NULL;
 out:

@@ -48,6 +48,9 @@ static const struct alibi_option options[] = {
       "share of the feed-forward layers' activations dropped in training" },
     { "seed", ALIBI_OPTION_INT, AT(seed), 0, 0x1p62, NULL, "1", "N",
       "keys weights, data order and dropout" },
+    { "init-scale", ALIBI_OPTION_CHOICE, AT(init_scale), 0, 0, "gpt2|width", "gpt2", "NAME",
+      "deviation of random weights: gpt2: 0.02 and less; width: 1/sqrt(width), which learns faster "
+      "at first" },
     { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, "5.9604644775390625e-08", "X",
       "weight of keys that attention may skip, relative to what it uses; 0: every pair is "
       "computed" },

@@ -23,7 +23,7 @@ enum { PARAMETER_NAME_MAX = 64, CLUSTERS_MAX = ALIBI_LIST_MAX + 1 };
 enum parameter_init {
     INIT_ZERO,
     INIT_ONE,
-    INIT_NORMAL,    /* N(0, 0.02) */
+    INIT_NORMAL,    /* N(0, 0.02), unless init-scale says otherwise, here and below */
     INIT_EMBEDDING, /* N(0, 0.02), smaller in a wide model whose output layer shares it */
     INIT_EMBEDDED,  /* that times the embedding scale: what adds to the scaled embeddings */
     INIT_RESIDUAL,  /* N(0, 0.02 / sqrt(2 N)): what adds to the residual stream, as GPT-2 */
@@ -114,7 +114,7 @@ int64_t model_layer_offset(const struct model *m, int64_t layer);
 /* The gradients of `count` numbers from `offset` of the flat buffers on, which must not be of
  * several layers that take turns. */
 struct tensor model_gradient_part(const struct model *m, int64_t offset, int64_t count);
-alibi_status model_init(struct model *m, uint64_t seed);
+alibi_status model_init(struct model *m, uint64_t seed, enum alibi_init_scale scale);
 alibi_status model_refresh(struct model *m); /* copies from masters, after these were set */
 
 /* A model without memory on the device: its table of parameters, and what it would take. */

@@ -599,19 +599,26 @@ static double embedding_deviation(const struct model *m)
     return m->config.tied ? fmin(0.02, fmax(sqrt(square), 0.02 / s)) : 0.02;
 }
 
-static double deviation_of(const struct model *m, const struct parameter *p)
+/* By the width, a fresh model does not predict the token that it reads either: each layer adds
+ * about as much to the stream as the embedding. */
+static double deviation_of(const struct model *m, const struct parameter *p,
+                           enum alibi_init_scale scale)
 {
+    bool wide = scale == ALIBI_INIT_WIDTH;
+    double by_width = 1.0 / sqrt((double)m->config.width);
+    double embedding = wide ? by_width : embedding_deviation(m);
+
     switch (p->init) {
     case INIT_EMBEDDING:
-        return embedding_deviation(m);
-    case INIT_RESIDUAL:
-        return 0.02 / sqrt(2.0 * (double)m->config.layers);
+        return embedding;
     case INIT_EMBEDDED:
-        return embedding_deviation(m) * m->config.embedding_scale;
+        return embedding * m->config.embedding_scale;
+    case INIT_RESIDUAL:
+        return wide ? by_width : 0.02 / sqrt(2.0 * (double)m->config.layers);
     case INIT_CLUSTER:
         return 1.0 / sqrt((double)p->shape[1]);
     default:
-        return 0.02;
+        return wide ? by_width : 0.02;
     }
 }
 
@@ -627,10 +634,12 @@ static bool constant_of(const struct model *m, const struct parameter *p, double
 
 /* Keyed by the tensor's name, so that models that differ in their position method start from the
  * same weights elsewhere. */
-static void draw(const struct model *m, const struct parameter *p, uint64_t seed, float *values)
+static void draw(const struct model *m, const struct parameter *p, uint64_t seed,
+                 enum alibi_init_scale scale, float *values)
 {
     uint64_t stream = RANDOM_STREAM(RANDOM_INIT, checksum(0, p->name, strlen(p->name)));
-    double deviation = deviation_of(m, p), most = sqrt(6.0 / (double)(p->shape[0] + p->shape[1]));
+    double deviation = deviation_of(m, p, scale);
+    double most = sqrt(6.0 / (double)(p->shape[0] + p->shape[1]));
     bool uniform = p->init == INIT_XAVIER;
 
 #pragma omp parallel for schedule(static)
@@ -657,7 +666,8 @@ static void draw_position(const struct model *m, const struct parameter *p, uint
                                                      random_uniform(seed, stream, (uint64_t)i));
 }
 
-static alibi_status init_one(struct model *m, const struct parameter *p, uint64_t seed)
+static alibi_status init_one(struct model *m, const struct parameter *p, uint64_t seed,
+                             enum alibi_init_scale scale)
 {
     alibi_status status;
     float *values = NULL;
@@ -671,20 +681,20 @@ static alibi_status init_one(struct model *m, const struct parameter *p, uint64_
     if (p->init == INIT_POSITION)
         draw_position(m, p, seed, values);
     else
-        draw(m, p, seed, values);
+        draw(m, p, seed, scale, values);
     TRY(ops->upload(m->device, master, values));
 out:
     mem_free(values);
     return status;
 }
 
-alibi_status model_init(struct model *m, uint64_t seed)
+alibi_status model_init(struct model *m, uint64_t seed, enum alibi_init_scale scale)
 {
     alibi_status status = ALIBI_OK;
 
     device_lock(m->device);
     for (int i = 0; i < m->count; i++)
-        TRY(init_one(m, &m->parameters[i], seed));
+        TRY(init_one(m, &m->parameters[i], seed, scale));
     TRY(model_refresh(m));
 out:
     device_unlock(m->device);

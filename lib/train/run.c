@@ -509,7 +509,8 @@ static alibi_status start(struct run *r)
     r->started = true;
     r->state.corpus_checksum = corpus_checksum(r->corpus);
     r->state.files_checksum = corpus_files_checksum(r->corpus);
-    TRY_RETURN(model_init(r->model, (uint64_t)r->training.seed));
+    TRY_RETURN(model_init(r->model, (uint64_t)r->training.seed,
+                          (enum alibi_init_scale)r->training.init_scale));
     if (!r->training.init)
         return ALIBI_OK;
     return checkpoint_init_weights(r->training.init, r->model, corpus_tokenizer(r->corpus),

@@ -240,7 +240,7 @@ static void write_model(const char *dir, struct alibi_config c, const char *toke
     c.vocab = alibi_tokenizer_vocab(t);
     assert_ok(alibi_config_resolve(&c));
     assert_ok(model_new(&m, &c, &test_device()->device, DTYPE_F32, false));
-    assert_ok(model_init(m, 3));
+    assert_ok(model_init(m, 3, ALIBI_INIT_GPT2));
     assert_ok(checkpoint_save_weights(dir, m, t, ALIBI_FP32, test_call()));
     model_free(m);
     alibi_tokenizer_free(t);

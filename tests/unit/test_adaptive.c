@@ -237,7 +237,7 @@ static void clusters_start_as_wide_as_their_vectors_ask(void **state)
     c.adaptive_cutoffs = (struct alibi_int_list){ .count = 1, .at = { 1000 } };
     c.adaptive_factor = 4;
     m = new_model(c, &fast, DTYPE_F32);
-    assert_ok(model_init(m, 3));
+    assert_ok(model_init(m, 3, ALIBI_INIT_GPT2));
     for (int i = 0; i < m->count; i++) {
         const struct parameter *p = &m->parameters[i];
         const float *values = p->value.data;

@@ -44,7 +44,7 @@ static void all_linear_products_of_a_step_are_counted(void **state)
     c.train_length = 5;
     assert_ok(alibi_config_resolve(&c));
     assert_ok(model_new(&m, &c, &cpu, DTYPE_F32, true));
-    assert_ok(model_init(m, 1));
+    assert_ok(model_init(m, 1, ALIBI_INIT_GPT2));
     assert_ok(bench_tokens(&tokens, m, ROWS + 1));
     assert_ok(once_gradients(m, (struct pass_settings){ 0 }, tokens, tokens + 1, 2, 5, 1,
                              (struct dropout){ .p = 0 }, &sum));
@@ -103,7 +103,7 @@ static void products_of_clusters_have_the_rows_that_the_tokens_give_them(void **
     c.adaptive_factor = 2;
     assert_ok(alibi_config_resolve(&c));
     assert_ok(model_new(&m, &c, &cpu, DTYPE_F32, true));
-    assert_ok(model_init(m, 1));
+    assert_ok(model_init(m, 1, ALIBI_INIT_GPT2));
     assert_ok(bench_tokens(&tokens, m, 100 * ROWS));
     for (int i = 0; i < 100 * ROWS; i++) {
         assert_in_range(tokens[i], 0, 49);

@@ -45,7 +45,7 @@ static struct outcome outcome_of(const struct alibi_config *c, struct device *de
     for (int64_t i = 0; i <= L; i++)
         tokens[i] = (int32_t)random_below(3, 1, (uint64_t)i, VOCAB);
     assert_ok(model_new(&m, c, dev, type, true));
-    assert_ok(model_init(m, 5));
+    assert_ok(model_init(m, 5, ALIBI_INIT_GPT2));
     assert_ok(workspace_new(&w, m, &(struct pass_settings){ .skip = skip, .record = true }));
     assert_ok(model_loss(w, tokens, tokens + 1, 1, L, nll));
     o.all = workspace_statistics(w);
@@ -153,7 +153,7 @@ static struct trainee trainee_of(const struct alibi_config *c, enum dtype type)
     struct trainee t = { NULL };
 
     assert_ok(model_new(&t.model, c, &gpu, type, true));
-    assert_ok(model_init(t.model, 5));
+    assert_ok(model_init(t.model, 5, ALIBI_INIT_GPT2));
     assert_ok(optimizer_init(&t.optimizer, t.model, training_of().optimizer, NULL));
     return t;
 }

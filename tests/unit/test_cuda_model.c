@@ -570,7 +570,7 @@ static struct model *new_trainee(const alibi_corpus *corpus, struct device *dev,
     c.train_length = 64;
     assert_ok(alibi_config_resolve(&c));
     assert_ok(model_new(&m, &c, dev, type, true));
-    assert_ok(model_init(m, 1));
+    assert_ok(model_init(m, 1, ALIBI_INIT_GPT2));
     return m;
 }
 

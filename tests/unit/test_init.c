@@ -24,7 +24,7 @@ static struct model *start(struct site *p, alibi_status expected, const char *pa
     assert_ok(config_fit_vocab(&config, t));
     assert_ok(alibi_config_resolve(&config));
     assert_ok(model_new(&m, &config, &test_device()->device, DTYPE_F32, false));
-    assert_ok(model_init(m, 7));
+    assert_ok(model_init(m, 7, ALIBI_INIT_GPT2));
     listen_to(&p->listener, 0);
     status = checkpoint_init_weights(p->run, m, t, &p->listener.call);
     if (status != expected || (part && strstr(alibi_error(), part) == NULL))
@@ -84,7 +84,7 @@ static void tables_of_another_position_method_are_new_and_listed(void **state)
     assert_true(same_tensor(m, other->model, "blocks.1.ff.up.weight"));
     assert_non_null(strstr(p->listener.log, "new tensors, initialised: position.weight\n"));
     assert_ok(model_new(&drawn, &m->config, m->device, DTYPE_F32, false));
-    assert_ok(model_init(drawn, 7));
+    assert_ok(model_init(drawn, 7, ALIBI_INIT_GPT2));
     assert_true(same_tensor(m, drawn, "position.weight"));
     model_free(drawn);
     model_free(m);
@@ -203,7 +203,7 @@ static double first_loss(int64_t width, bool tied)
         targets[i] = (i + 1) * 37 % 257;
     }
     assert_ok(model_new(&m, &config, &test_device()->device, DTYPE_F32, false));
-    assert_ok(model_init(m, 3));
+    assert_ok(model_init(m, 3, ALIBI_INIT_GPT2));
     assert_ok(workspace_new(&w, m, &(struct pass_settings){ 0 }));
     assert_ok(model_loss(w, tokens, targets, B, L, nll));
     for (int i = 0; i < B * L; i++)

@@ -1050,7 +1050,7 @@ static void a_fresh_model_with_trained_slopes_is_the_one_with_fixed_slopes(void 
             struct model *m =
                 new_model(trained ? trained_slopes() : tiny("alibi"), &devices[d], DTYPE_F32);
 
-            assert_ok(model_init(m, 5));
+            assert_ok(model_init(m, 5, ALIBI_INIT_GPT2));
             assert_ok(once_logits(m, tokens, 1, MANY, logits[trained]));
             assert_int_equal(m->elements, config_parameters(&m->config));
             model_free(m);
@@ -1119,8 +1119,8 @@ static void methods_start_from_the_same_weights_but_for_their_own(void **state)
                  *b = new_model(without, &reference, DTYPE_F32);
 
     (void)state;
-    assert_int_equal(model_init(a, 4), ALIBI_OK);
-    assert_int_equal(model_init(b, 4), ALIBI_OK);
+    assert_int_equal(model_init(a, 4, ALIBI_INIT_GPT2), ALIBI_OK);
+    assert_int_equal(model_init(b, 4, ALIBI_INIT_GPT2), ALIBI_OK);
     for (int i = 0; i < b->count; i++)
         for (int k = 0; k < a->count; k++)
             if (strcmp(a->parameters[k].name, b->parameters[i].name) == 0)
@@ -1129,6 +1129,59 @@ static void methods_start_from_the_same_weights_but_for_their_own(void **state)
     assert_int_equal(a->count, b->count + 1);
     model_free(a);
     model_free(b);
+}
+
+static double deviation(const struct model *m, const char *name)
+{
+    for (int i = 0; i < m->count; i++) {
+        const struct parameter *p = &m->parameters[i];
+        const float *x = p->value.data;
+        double squares = 0;
+
+        if (strcmp(p->name, name) != 0)
+            continue;
+        for (int64_t k = 0; k < p->count; k++)
+            squares += (double)x[k] * x[k];
+        return sqrt(squares / (double)p->count);
+    }
+    fail_msg("no tensor '%s'", name);
+    return 0;
+}
+
+static void weights_start_as_large_as_the_scale_says(void **state)
+{
+    /* GPT-2's is less for what adds to the stream, and for embeddings that are scaled and tied:
+     * see embedding_deviation(). */
+    static const struct {
+        const char *name;
+        double gpt2;
+    } tensors[] = {
+        { "embedding.weight", 4.0 / 400 },         { "position.weight", 4.0 / 400 * 20 },
+        { "blocks.0.attention.qkv.weight", 0.02 }, { "blocks.1.attention.out.weight", 0.01 },
+        { "blocks.0.ff.up.weight", 0.02 },         { "blocks.1.ff.down.weight", 0.01 }
+    };
+    struct alibi_config c = tiny("learned");
+    struct model *m;
+
+    (void)state;
+    c.layers = 2;
+    c.width = 400;
+    c.heads = 8;
+    c.kv_heads = 8;
+    c.ff_width = 800;
+    c.tied = true;
+    c.embedding_scale = 20;
+    m = new_model(c, &reference, DTYPE_F32);
+    for (int scale = ALIBI_INIT_GPT2; scale <= ALIBI_INIT_WIDTH; scale++) {
+        assert_ok(model_init(m, 4, (enum alibi_init_scale)scale));
+        for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+            bool position = strcmp(tensors[i].name, "position.weight") == 0;
+            double expected = scale == ALIBI_INIT_GPT2 ? tensors[i].gpt2 : position ? 1 : 1.0 / 20;
+
+            assert_true(fabs(deviation(m, tensors[i].name) / expected - 1) < 0.05);
+        }
+    }
+    model_free(m);
 }
 
 static bool is_matrix(const char *name)
@@ -1241,7 +1294,7 @@ static void check_failing_allocations(struct alibi_config c)
         alibi_inject_fault("memory", n);
         status = model_new(&m, &c, &reference, DTYPE_F32, true);
         if (status == ALIBI_OK)
-            status = model_init(m, 1);
+            status = model_init(m, 1, ALIBI_INIT_GPT2);
         if (status == ALIBI_OK)
             status = once_gradients(m, (struct pass_settings){ 0 }, tokens, tokens, B, L, 1.0,
                                     (struct dropout){ 0 }, &sum);
@@ -1285,7 +1338,7 @@ static void a_pass_reports_each_layer(void **state)
     (void)state;
     assert_ok(alibi_config_resolve(&c));
     assert_ok(model_new(&m, &c, &reference, DTYPE_F32, false));
-    assert_ok(model_init(m, 1));
+    assert_ok(model_init(m, 1, ALIBI_INIT_GPT2));
     assert_ok(workspace_new(&w, m, &settings));
     assert_ok(model_loss(w, tokens, tokens, 1, 8, nll));
     assert_int_equal(seen, c.layers);
@@ -1322,6 +1375,7 @@ int main(void)
         cmocka_unit_test(learned_positions_past_the_table_are_an_error_that_says_so),
         cmocka_unit_test(tokens_outside_the_vocabulary_are_refused),
         cmocka_unit_test(methods_start_from_the_same_weights_but_for_their_own),
+        cmocka_unit_test(weights_start_as_large_as_the_scale_says),
         cmocka_unit_test(norms_and_biases_do_not_decay_the_learned_bias_by_distance_included),
         cmocka_unit_test(configurations_that_do_not_fit_together_are_named),
         cmocka_unit_test(values_outside_their_range_are_named),

@@ -76,7 +76,7 @@ static size_t allocated(struct alibi_config c, const struct alibi_training *t,
     c.train_length = t->train_length;
     assert_ok(alibi_config_resolve(&c));
     assert_ok(model_new(&m, &c, device, type, true));
-    assert_ok(model_init(m, 1));
+    assert_ok(model_init(m, 1, ALIBI_INIT_GPT2));
     assert_ok(optimizer_init(&o, m, t->optimizer, NULL));
     assert_true(t->batch * t->train_length <= 64);
     assert_ok(once_gradients(

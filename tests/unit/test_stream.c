@@ -46,7 +46,7 @@ static struct model *new_model_in(const char *position, int64_t heads, enum dtyp
     struct model *m = NULL;
 
     assert_ok(model_new(&m, &c, &cpu, type, false));
-    assert_ok(model_init(m, 3));
+    assert_ok(model_init(m, 3, ALIBI_INIT_GPT2));
     return m;
 }
 
@@ -207,7 +207,7 @@ static void the_window_follows_trained_slopes(void **state)
     (void)state;
     c.train_slopes = true;
     assert_ok(model_new(&m, &c, &cpu, DTYPE_F32, false));
-    assert_ok(model_init(m, 3));
+    assert_ok(model_init(m, 3, ALIBI_INIT_GPT2));
     factors = m->parameters[m->positions[0]].value;
     assert_ok(stream_window(&fixed, m, 0x1p-24, 20));
     assert_ok(cpu.ops->fill(&cpu, factors, 4.0));

@@ -14,7 +14,7 @@ static struct model *new_model(void)
     assert_ok(alibi_config_resolve(&config));
     device.ops = ops_cpu();
     assert_ok(model_new(&m, &config, &device, DTYPE_F32, true));
-    assert_ok(model_init(m, 1));
+    assert_ok(model_init(m, 1, ALIBI_INIT_GPT2));
     return m;
 }
 
@@ -428,7 +428,7 @@ static void an_update_leaves_slopes_at_0_or_above(void **state)
         config.train_slopes = true;
         device.ops = ops_cpu();
         assert_ok(model_new(&m, &config, &device, DTYPE_F32, true));
-        assert_ok(model_init(m, 1));
+        assert_ok(model_init(m, 1, ALIBI_INIT_GPT2));
         assert_ok(optimizer_init(&o, m, kind, NULL));
         assert_ok(device.ops->fill(&device, m->parameters[m->positions[0]].gradient, 1e3));
         t.lr = 10;
