@@ -314,7 +314,8 @@ static alibi_status look_for_run(char **recipe, const char *dir)
     if (!file_exists(*recipe))
         TRY(fail(ALIBI_BAD_INPUT,
                  "'%s' holds no training run: it has no " NAME_RECIPE
-                 "; give the --out of 'alibi train'",
+                 "; give the --out of 'alibi train', or an experiment's folder alone, "
+                 "without --out",
                  dir));
     TRY(json_read(&json, *recipe));
     if (json_object_get(json, "methods"))
