@@ -391,8 +391,8 @@ __device__ __forceinline__ void find_scores(sums<T> &all, const backward_params 
     clear(f.s);
     multiply<T::DP / 16, T::DP, false, T::DP, false>(f.s, shared_address(shared->q[stage]) + rows,
                                                      shared_address(shared->k) + keys);
-    load_rows<T>(f, p, w, t, me);
     between();
+    load_rows<T>(f, p, w, t, me);
     clear(f.dp);
     multiply<T::DP / 16, T::DP, false, T::DP, false>(f.dp, shared_address(shared->dy[stage]) + rows,
                                                      shared_address(shared->v) + keys);
@@ -460,12 +460,13 @@ __global__ void __launch_bounds__(T::THREADS, 1)
 
         copy_async_wait();
         __syncthreads(); // Q and dY are there; the others of both stages, P and dS have been used
-        if (next.h <= w.last_head)
-            load_queries<T>(p, w, next, shared->q[stage ^ 1], shared->dy[stage ^ 1]);
+        // A fence waits for all that its thread has begun: turns come before loads.
         if (threadIdx.x == 0 && before >= 0)
             pass_turn(p.turns + before);
         if (threadIdx.x == T::THREADS - 1)
             now = look_at_turn(p.turns + number);
+        if (next.h <= w.last_head)
+            load_queries<T>(p, w, next, shared->q[stage ^ 1], shared->dy[stage ^ 1]);
         find_scores<T, BIAS>(all, p, w, t, shared, stage, [&] {
             if (threadIdx.x == T::THREADS - 1) {
                 shared->order = w.order(p, t);
