@@ -13,11 +13,12 @@
 //                   | barrier | dQ = dS K, added in turn; dV += P^T dY, dK += dS^T Q
 //
 // Why one kernel with five products, and not two without sums in global memory (dK and dV; dQ)? Two
-// would compute S and dP twice: seven products. Shared memory is the narrowest place of all of
-// them: a warp that multiplies m x 16 by 16 x n numbers reads m + n rows for m n / 128
-// instructions. For D = 128 the tiling here reads 4.5 units of 128 bytes per clock against 5 of an
-// A100's tensor cores; two kernels, with S in registers as an operand, 6.5 against 7. They would
-// save the traffic of dQ: 32 KiB to the L2 cache for 64 x 128 scores.
+// would compute S and dP twice: seven products. Shared memory is nearly as busy as the tensor cores
+// in either: a warp that multiplies m x 16 by 16 x n numbers reads m + n rows for m n / 128
+// instructions. In units of the time that an A100's tensor cores take for one product, shared
+// memory is busy for 4.5 of 5 units here (D = 128); in two kernels, with S in registers as an
+// operand, for 6.5 of 7. They would save the traffic of dQ: 32 KiB to the L2 cache for 64 x 128
+// scores.
 //
 // The order of the dQ sums is that of attention_backward.cu: nearest keys first, by turns that are
 // counted for each tile of queries; the first block stores. Blocks take their number from a ticket,

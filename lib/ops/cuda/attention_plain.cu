@@ -1,7 +1,7 @@
 // attention_plain.cu - attention for any type and size, one row per warp
 //
-// Not fast: for fp32, where results are compared with the CPU, and for heads and GPUs that the
-// wgmma kernels do not serve. A warp takes 32 keys (or queries) at a time, one score per lane, and
+// Not fast: for fp32, where results are compared with the CPU, and for calls that the kernels of
+// tensor cores do not serve. A warp takes 32 keys (or queries) at a time, one score per lane, and
 // then adds vectors with its lanes along D:
 //
 //   forward_kernel    a query per warp: online softmax over the keys, nearest first
