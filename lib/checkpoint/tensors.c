@@ -434,8 +434,10 @@ static alibi_status create(struct output *o, const struct tensor_file *f, const 
 
 static alibi_status open_created(struct output *o, const char *path)
 {
-    if (file_open_write(&o->file, path) == ALIBI_OK)
-        return ALIBI_OK;
+    alibi_status status = file_open_write(&o->file, path);
+
+    if (status == ALIBI_OK || status == ALIBI_MEMORY)
+        return status;
     return fail(ALIBI_IO, "%s; rank 0 has made it, and all ranks must see it to save",
                 alibi_error());
 }

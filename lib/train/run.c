@@ -689,20 +689,20 @@ static alibi_status take_pass(struct run *r, int64_t number, double scale, doubl
 
 /* The gradient of the loss over all passes of the step, divided by all their tokens, and the mean
  * loss. The windows of some tasks have targets that are not scored: they count for the scale, so
- * that every answer weighs as much as a token of text, and not for the mean. */
-static alibi_status gradients(struct run *r, int64_t step, double *loss)
+ * that every answer weighs as much as a token of text, and not for the mean. `status` is how the
+ * step began at this rank: all get its failure. */
+static alibi_status gradients(struct run *r, int64_t step, alibi_status status, double *loss)
 {
     const struct alibi_training *t = &r->training;
     int64_t tokens = t->batch * t->train_length * t->accumulate;
     int64_t rank = comm_rank(r->comm), ranks = comm_size(r->comm);
     double scale = 1.0 / (double)tokens, total = 0, scored = 0;
-    alibi_status status = ALIBI_OK;
 
     memset(r->passes, 0, 2 * (size_t)t->accumulate * sizeof *r->passes);
-    for (int64_t i = rank; i < t->accumulate && status == ALIBI_OK; i += ranks) {
+    for (int64_t i = rank; i < t->accumulate && (i == rank || status == ALIBI_OK); i += ranks) {
         bool first = i == rank, collected = t->deterministic_sum || i + ranks >= t->accumulate;
 
-        if (first || t->deterministic_sum)
+        if (status == ALIBI_OK && (first || t->deterministic_sum))
             status = model_clear_gradients(r->model);
         if (status == ALIBI_OK)
             status = optimizer_begin(&r->optimizer, first, collected);
@@ -755,8 +755,7 @@ static alibi_status take_step(struct run *r)
     double before = clock_seconds(), loss, norm, seconds;
     alibi_status status = ALIBI_OK;
 
-    TRY_RETURN(end_positions(r));
-    TRY_RETURN(gradients(r, step, &loss));
+    TRY_RETURN(gradients(r, step, end_positions(r), &loss));
     TRY_RETURN(optimizer_update(&r->optimizer, t, step, loss, &norm));
     if (comm_is_root(r->comm))
         status = journal_record(&r->journal, step, loss, norm, schedule_lr(t, step));

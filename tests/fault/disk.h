@@ -3,7 +3,8 @@
  * The changes that the library makes to a folder are recorded. A model replays them and knows at
  * each point what is certain to be on the disk and what is only under way:
  *
- *   - the content of a file is certain once the file is synced; before, any of it may be there, cut
+ *   - the content of a file is certain once the file is synced, of several ranks what the one that
+ *     syncs has written, as if they were on several machines; before, any of it may be there, cut
  *     short or zeros;
  *   - a name that was made, renamed or removed is certain once its folder is synced; before, each
  *     such change may or may not have reached the disk, whatever became of the others.
@@ -13,6 +14,7 @@
 #ifndef DISK_H
 #define DISK_H
 
+#include "ranks.h"
 #include "training.h"
 
 #include "fault/syscalls.h"
@@ -28,6 +30,7 @@ struct event {
     char *bytes;
     size_t length;
     off_t at;
+    int rank;      /* that made the change */
     int64_t saved; /* what said_saved was when this change began */
 };
 
@@ -45,7 +48,7 @@ static void copy_path(char out[PATH_BYTES], const char *path)
 }
 
 /* The folder itself is not recorded: in the model it exists from the start. */
-static void record(const struct change *c, bool done)
+static void record_one(const struct change *c, bool done)
 {
     struct event *e = &events[event_count];
 
@@ -54,7 +57,9 @@ static void record(const struct change *c, bool done)
     if (c->kind == CHANGE_MKDIR && strcmp(c->path, recorded_folder) == 0)
         return;
     assert_true(++event_count < CHANGES_MAX);
-    *e = (struct event){ .kind = c->kind, .length = c->length, .at = c->at, .saved = said_saved };
+    *e = (struct event){
+        .kind = c->kind, .length = c->length, .at = c->at, .rank = own_rank, .saved = said_saved
+    };
     copy_path(e->path, c->path);
     if (c->to != NULL)
         copy_path(e->to, c->to);
@@ -67,10 +72,19 @@ static void record(const struct change *c, bool done)
     }
 }
 
+static void record(const struct change *c, bool done)
+{
+    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+
+    pthread_mutex_lock(&one_at_a_time);
+    record_one(c, done);
+    pthread_mutex_unlock(&one_at_a_time);
+}
+
 /* ---- the disk */
 
 struct content {
-    char *bytes;
+    char *bytes, *ranks; /* ranks: who wrote each byte */
     size_t length;
 };
 
@@ -115,35 +129,36 @@ static struct name *find_name(struct names *names, const char *path)
     return &names->at[names->count++];
 }
 
-static void set_content(struct content *c, const char *bytes, size_t length)
-{
-    char *copy = malloc(length + 1);
-
-    assert_non_null(copy);
-    if (length > 0)
-        memcpy(copy, bytes, length);
-    free(c->bytes);
-    *c = (struct content){ copy, length };
-}
-
 /* Bytes that were not there are 0. */
-static void set_length(struct content *c, size_t length)
+static void set_length(struct content *c, size_t length, int rank)
 {
     c->bytes = realloc(c->bytes, length + 1);
-    assert_non_null(c->bytes);
-    if (length > c->length)
+    c->ranks = realloc(c->ranks, length + 1);
+    assert_true(c->bytes && c->ranks);
+    if (length > c->length) {
         memset(c->bytes + c->length, 0, length - c->length);
+        memset(c->ranks + c->length, rank, length - c->length);
+    }
     c->length = length;
 }
 
 /* at -1: after the last byte */
-static void change_content(struct content *c, const char *bytes, size_t length, off_t at)
+static void change_content(struct content *c, const struct event *e)
 {
-    size_t from = at < 0 ? c->length : (size_t)at;
+    size_t from = e->at < 0 ? c->length : (size_t)e->at;
 
-    if (from + length > c->length)
-        set_length(c, from + length);
-    memcpy(c->bytes + from, bytes, length);
+    if (from + e->length > c->length)
+        set_length(c, from + e->length, e->rank);
+    memcpy(c->bytes + from, e->bytes, e->length);
+    memset(c->ranks + from, e->rank, e->length);
+}
+
+static void sync_content(struct node *n, int rank)
+{
+    set_length(&n->certain, n->now.length, rank);
+    for (size_t i = 0; i < n->now.length; i++)
+        if (n->now.ranks[i] == rank)
+            n->certain.bytes[i] = n->now.bytes[i];
 }
 
 static bool is_in(const char *path, const char *folder)
@@ -195,7 +210,7 @@ static void sync_folder(const char *path)
     disk.pending_count = kept;
 }
 
-static void sync_path(const char *path, bool folders_too)
+static void sync_path(const char *path, bool folders_too, int rank)
 {
     int index = find_name(&disk.now, path)->node;
     struct node *node = index >= 0 ? &disk.nodes[index] : NULL;
@@ -204,7 +219,7 @@ static void sync_path(const char *path, bool folders_too)
         if (folders_too)
             sync_folder(path);
     } else {
-        set_content(&node->certain, node->now.bytes, node->now.length);
+        sync_content(node, rank);
     }
 }
 
@@ -227,13 +242,13 @@ static void replay(const struct event *e, bool folders_too)
         open_file(e);
         break;
     case CHANGE_WRITE:
-        change_content(&disk.nodes[index].now, e->bytes, e->length, e->at);
+        change_content(&disk.nodes[index].now, e);
         break;
     case CHANGE_TRUNCATE:
-        set_length(&disk.nodes[index].now, e->length);
+        set_length(&disk.nodes[index].now, e->length, e->rank);
         break;
     case CHANGE_SYNC:
-        sync_path(e->path, folders_too);
+        sync_path(e->path, folders_too, e->rank);
         break;
     case CHANGE_RENAME:
         change_name(e->path, e->to, -1);
@@ -252,7 +267,9 @@ static void clear_disk(void)
 {
     for (int i = 0; i < disk.node_count; i++) {
         free(disk.nodes[i].now.bytes);
+        free(disk.nodes[i].now.ranks);
         free(disk.nodes[i].certain.bytes);
+        free(disk.nodes[i].certain.ranks);
     }
     memset(&disk, 0, sizeof disk);
 }
@@ -270,18 +287,23 @@ static uint64_t choose(int point, int draw, int what, uint64_t choices)
     return random_below(7, (uint64_t)(point * STATES_PER_POINT + draw), (uint64_t)what, choices);
 }
 
-/* 0: the certain content, 1: all that was written, 2: a part of it, 3: its length, but zeros. */
+/* 0: the certain content, 1: all that was written, 2: a part of it, 3: its length, but zeros. What
+ * both begin with is there in any case. */
 static void write_content(const char *path, const struct node *n, uint64_t how, uint64_t part)
 {
     const struct content *c = how == 0 ? &n->certain : &n->now;
-    char *zeros = calloc(1, c->length + 1);
+    char *bytes = calloc(1, c->length + 1);
+    size_t kept = 0, length = c->length;
 
-    assert_non_null(zeros);
-    if (c->length == 0 || how == 3)
-        write_file(path, zeros, c->length);
-    else
-        write_file(path, c->bytes, how == 2 ? (size_t)(part % c->length) : c->length);
-    free(zeros);
+    assert_non_null(bytes);
+    while (kept < length && kept < n->certain.length && n->certain.bytes[kept] == c->bytes[kept])
+        kept++;
+    if (length > 0)
+        memcpy(bytes, c->bytes, how == 3 ? kept : length);
+    if (how == 2 && length > kept)
+        length = kept + (size_t)(part % (length - kept));
+    write_file(path, bytes, length);
+    free(bytes);
 }
 
 static bool is_synced(const struct node *n)

@@ -8,6 +8,7 @@
 #include <omp.h>
 
 #include "fault/disk.h"
+#include "fault/together.h"
 
 enum { STEPS = 4, RESUME_EVERY = 29 };
 
@@ -66,18 +67,29 @@ static long count_lost(struct site *p, bool folders_too, bool resuming, long *st
     return lost;
 }
 
-static int set_up(void **state)
+static int record_run(void **state, struct site *p,
+                      alibi_status (*train)(struct site *p, const char *run, bool resume))
 {
-    struct site *p = new_site(STEPS, 1);
-
     snprintf(recorded_folder, sizeof recorded_folder, "%s", p->whole);
+    said_saved = 0;
     p->call = &(struct alibi_call){ .log = note_saved };
     watch = record;
-    assert_ok(train_at(p, p->whole, false));
+    assert_ok(train(p, p->whole, false));
     watch = NULL;
     p->call = NULL;
     *state = p;
     return 0;
+}
+
+static int set_up(void **state)
+{
+    return record_run(state, new_site(STEPS, 1), train_at);
+}
+
+/* One process resumes what a power cut leaves of the files of several ranks. */
+static int set_up_ranks(void **state)
+{
+    return record_run(state, new_site_of_ranks(STEPS, 1), train_together);
 }
 
 static int tear_down(void **state)
@@ -112,5 +124,6 @@ int main(void)
     };
 
     omp_set_num_threads(1);
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("one process", tests, set_up, tear_down) +
+           cmocka_run_group_tests_name("several ranks", tests, set_up_ranks, tear_down);
 }

@@ -4,6 +4,8 @@
 
 #include <omp.h>
 
+#include "fault/together.h"
+
 enum { STEPS = 3 }; /* each saved */
 
 /* `whole` is the run that nothing happens to. */
@@ -222,6 +224,72 @@ static void a_save_that_fails_twice_leaves_the_one_before(void **state)
     assert_true(failures > 5);
 }
 
+/* ---- several ranks, which save together */
+
+static int set_up_ranks(void **state)
+{
+    struct site *p = new_site_of_ranks(STEPS, 1);
+
+    assert_ok(train_at(p, p->whole, false)); /* one process */
+    *state = p;
+    return 0;
+}
+
+static void die_alone(const struct change *c, bool done)
+{
+    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+
+    pthread_mutex_lock(&one_at_a_time);
+    watch_for_death(c, done);
+    pthread_mutex_unlock(&one_at_a_time);
+}
+
+static alibi_status train_ranks_and_tell(void *subject)
+{
+    struct site *p = subject;
+
+    watch = die_alone;
+    p->call = &(struct alibi_call){ .log = note_saved };
+    return train_together(p, p->run, true);
+}
+
+static alibi_status train_ranks(void *subject)
+{
+    struct site *p = subject;
+
+    return train_together(p, p->run, true);
+}
+
+static void ranks_save_the_bytes_of_one_process(void **state)
+{
+    struct site *p = *state;
+
+    assert_ok(train_together(p, p->run, false));
+    assert_same_run(p->whole, p->run, STEPS);
+    clear_run(p);
+    longest_transfer = 13;
+    assert_ok(train_together(p, p->run, false));
+    longest_transfer = 0;
+    assert_same_run(p->whole, p->run, STEPS);
+}
+
+static void ranks_killed_at_any_call_lose_nothing_that_was_saved(void **state)
+{
+    kill_at_each_call(&(struct trial){ clear_run, train_ranks_and_tell, verify_run, 0 }, *state);
+}
+
+static void every_failing_allocation_of_a_rank_is_that_of_all(void **state)
+{
+    fail_each(&(struct trial){ stop_at_step_1, train_ranks, verify_run, 1 }, *state, "memory",
+              ALIBI_MEMORY, false);
+}
+
+static void every_failing_file_operation_of_a_rank_is_that_of_all(void **state)
+{
+    fail_each(&(struct trial){ clear_run, train_ranks, verify_run, 0 }, *state, "file", ALIBI_IO,
+              true);
+}
+
 /* ---- disks that are full, slow or wrong */
 
 static void fill_disk(void *user, const struct alibi_progress *progress)
@@ -308,6 +376,23 @@ static void what_does_not_read_back_is_written_once_more(void **state)
     verify_run(p, 1);
 }
 
+static void what_does_not_read_back_is_written_once_more_by_all_ranks(void **state)
+{
+    struct site *p = *state;
+
+    watch = alter_part;
+    wrong_bytes_left = 1;
+    assert_ok(train_together(p, p->run, false));
+    assert_int_equal(wrong_bytes_left, 0);
+    assert_same_run(p->whole, p->run, STEPS);
+
+    clear_run(p);
+    wrong_bytes_left = 2;
+    assert_fails(train_together(p, p->run, false), ALIBI_IO, "does not read back");
+    watch = NULL;
+    verify_run(p, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -327,6 +412,16 @@ int main(void)
         cmocka_unit_test_setup_teardown(short_reads_and_writes_are_continued, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_does_not_read_back_is_written_once_more, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(ranks_save_the_bytes_of_one_process, set_up_ranks,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(ranks_killed_at_any_call_lose_nothing_that_was_saved,
+                                        set_up_ranks, tear_down),
+        cmocka_unit_test_setup_teardown(every_failing_allocation_of_a_rank_is_that_of_all,
+                                        set_up_ranks, tear_down),
+        cmocka_unit_test_setup_teardown(every_failing_file_operation_of_a_rank_is_that_of_all,
+                                        set_up_ranks, tear_down),
+        cmocka_unit_test_setup_teardown(what_does_not_read_back_is_written_once_more_by_all_ranks,
+                                        set_up_ranks, tear_down),
     };
 
     omp_set_num_threads(1); /* a child of fork has no other threads to wait for */

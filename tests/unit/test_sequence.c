@@ -1,60 +1,8 @@
 /* test_sequence.c - a sequence divided among ranks, which are threads here: their attention is that
  * of the whole sequence; tests/cli/test_split.sh evaluates models so */
-#include <pthread.h>
+#include "ranks.h"
 
-#include "check.h"
-#include "comm/ranks.h"
-
-enum { RANKS_MAX = 8, SINKS = 3 };
-
-/* ---- a wire between threads */
-
-static struct {
-    pthread_barrier_t barrier;
-    void *rows[RANKS_MAX];
-    struct rows exchanged[RANKS_MAX];
-    int size;
-} hub;
-static _Thread_local int own_rank;
-
-static int all_gather(void *all, int bytes)
-{
-    hub.rows[own_rank] = all;
-    pthread_barrier_wait(&hub.barrier);
-    for (int r = 0; r < hub.size; r++)
-        if (r != own_rank)
-            memcpy((char *)all + (size_t)r * (size_t)bytes,
-                   (char *)hub.rows[r] + (size_t)r * (size_t)bytes, (size_t)bytes);
-    pthread_barrier_wait(&hub.barrier);
-    return ALIBI_OK;
-}
-
-static int begin_exchange(const struct rows *rows)
-{
-    hub.exchanged[own_rank] = *rows;
-    return ALIBI_OK;
-}
-
-static int wait_for_exchange(void)
-{
-    const struct rows *mine = &hub.exchanged[own_rank];
-    int status = ALIBI_OK;
-
-    pthread_barrier_wait(&hub.barrier);
-    for (int r = 0; r < hub.size; r++) {
-        const struct rows *theirs = &hub.exchanged[r];
-        int words = theirs->send_counts[own_rank];
-
-        if (words != mine->receive_counts[r])
-            status = ALIBI_IO;
-        else
-            memcpy((float *)mine->receive + (int64_t)r * mine->receive_stride,
-                   (const float *)theirs->send + (int64_t)own_rank * theirs->send_stride,
-                   (size_t)words * sizeof(float));
-    }
-    pthread_barrier_wait(&hub.barrier);
-    return status;
-}
+enum { SINKS = 3 };
 
 /* ---- one problem */
 
@@ -186,11 +134,6 @@ static struct tensor first_rows(struct tensor view)
 
 /* ---- ranks */
 
-struct rank {
-    struct problem *p;
-    int rank;
-};
-
 static alibi_status attend_part(struct problem *p, struct device *dev, struct sequence *s,
                                 struct range part, float *lse)
 {
@@ -225,45 +168,18 @@ out:
     return status;
 }
 
-static void *run_thread(void *user)
+static void run_thread(alibi_comm *c, void *user)
 {
-    struct rank *n = user;
-    static char hosts[RANKS_MAX][WIRE_HOST_MAX] = { "here", "here", "here", "here",
-                                                    "here", "here", "here", "here" };
-    int32_t statuses[RANKS_MAX];
-    char(*messages)[WIRE_MESSAGE_MAX] = calloc(RANKS_MAX, sizeof *messages);
-    float *lse = calloc((size_t)(3 * n->p->H * n->p->L), sizeof *lse);
-    alibi_comm c = { .wire = { .rank = n->rank,
-                               .size = hub.size,
-                               .all_gather = all_gather,
-                               .exchange = begin_exchange,
-                               .wait = wait_for_exchange },
-                     .lost = -1,
-                     .hosts = hosts,
-                     .statuses = statuses,
-                     .messages = messages };
+    struct problem *p = user;
+    float *lse = calloc((size_t)(3 * p->H * p->L), sizeof *lse);
 
-    own_rank = n->rank;
-    n->p->status[n->rank] = run_rank(n->p, &c, lse);
-    free(messages);
+    p->status[c->wire.rank] = run_rank(p, c, lse);
     free(lse);
-    return NULL;
 }
 
 static void run_ranks(struct problem *p, int size)
 {
-    pthread_t threads[RANKS_MAX];
-    struct rank ranks[RANKS_MAX];
-
-    hub.size = size;
-    assert_int_equal(pthread_barrier_init(&hub.barrier, NULL, (unsigned)size), 0);
-    for (int r = 0; r < size; r++) {
-        ranks[r] = (struct rank){ p, r };
-        assert_int_equal(pthread_create(&threads[r], NULL, run_thread, &ranks[r]), 0);
-    }
-    for (int r = 0; r < size; r++)
-        pthread_join(threads[r], NULL);
-    pthread_barrier_destroy(&hub.barrier);
+    run_as_ranks(size, run_thread, p);
 }
 
 static struct sequence_traffic traffic_of(const struct problem *p, int size)
