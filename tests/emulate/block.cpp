@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <deque>
 #include <mutex>
 #include <vector>
@@ -29,8 +30,8 @@ enum {
     WARP = 32,
     THREADS_MAX = 1024,
     STACK_BYTES = 256 << 10,
-    WARPGROUPS = THREADS_MAX / 128,
-    BARRIERS = emulate::OWN_BARRIERS + WARPGROUPS,
+    WARPS = 4, // of a warpgroup
+    BARRIERS = emulate::OWN_BARRIERS + THREADS_MAX / WARP / WARPS,
     MEETINGS = 16,          // different masks in a kernel
     SHARED_MAX = 227 << 10, // as on an H100
 };
@@ -125,8 +126,8 @@ struct thread threads[THREADS_MAX], *current; // NULL: the scheduler runs
 struct warp warps[THREADS_MAX / WARP];
 struct barrier barriers[BARRIERS]; // the first one is __syncthreads()
 struct stack scheduler;
-std::deque<std::function<void()>> loads; // that have started
-unsigned order;                          // how many blocks there have been
+std::vector<std::function<void()>> loads; // that have started
+unsigned order;                           // how many blocks there have been
 int alive, block_threads;
 const char *broken; // why the device is unusable
 char *shared_memory;
@@ -250,26 +251,41 @@ bool run_warp(int warp, bool descending)
     return moved;
 }
 
-// Threads in ascending or descending order, a warp as long as it can, until all have ended. If none
-// can continue, a load arrives.
+// Runs the warps of a warpgroup as long as one of them can; false: none could.
+bool run_warpgroup(int number, int warps_in_block, bool descending)
+{
+    const int first = number * WARPS, end = std::min(first + WARPS, warps_in_block);
+    bool moved = false, moves = true;
+
+    while (moves) {
+        moves = false;
+        for (int i = first; i < end; i++)
+            while (run_warp(descending ? end - 1 - (i - first) : i, descending))
+                moved = moves = true;
+    }
+    return moved;
+}
+
+// Threads in ascending or descending order until all have ended, a warpgroup only if those before
+// it in that order cannot continue: if one does not wait for another, it is far ahead or far
+// behind. If none can continue, a load arrives, the newest first: TMA promises no order.
 void run_block(uint3 index)
 {
-    const int count = (block_threads + WARP - 1) / WARP;
+    const int count = (block_threads + WARP - 1) / WARP, groups = (count + WARPS - 1) / WARPS;
     const bool descending = order & 1;
 
     begin_block(index);
     while (alive > 0 && !broken) {
         bool moved = false;
-        for (int i = 0; i < count; i++)
-            while (run_warp(descending ? count - 1 - i : i, descending))
-                moved = true;
+        for (int i = 0; i < groups && !moved; i++)
+            moved = run_warpgroup(descending ? groups - 1 - i : i, count, descending);
         if (moved || broken)
             continue;
         if (loads.empty()) {
             broken = "threads of a block wait for each other at different barriers";
         } else {
-            loads.front()();
-            loads.pop_front();
+            loads.back()();
+            loads.pop_back();
         }
     }
     if (!loads.empty() && !broken)
