@@ -475,16 +475,18 @@ static alibi_status sync_journal(struct run *r)
 }
 
 /* Where only rank 0 sees the folder: it writes, and the others give it their parts of the moments.
- */
+ * What fails between the ranks is not agreed on: they wait for numbers, not for an answer. */
 static alibi_status save_at_root(struct run *r, const struct checkpoint *c)
 {
     struct failure failure;
 
-    if (!comm_is_root(r->comm)) /* rank 0 waits for numbers, not for an answer */
-        return optimizer_serve(&r->optimizer);
+    if (!comm_is_root(r->comm)) {
+        TRY_RETURN(optimizer_serve(&r->optimizer));
+        return comm_agree(r->comm, ALIBI_OK);
+    }
     failure_keep(&failure, checkpoint_save(r->dir, c, r->call));
     TRY_RETURN(optimizer_served(&r->optimizer));
-    return failure_raise(&failure);
+    return comm_agree(r->comm, failure_raise(&failure));
 }
 
 static alibi_status save(struct run *r)
@@ -493,10 +495,7 @@ static alibi_status save(struct run *r)
     alibi_status status = comm_is_root(r->comm) ? sync_journal(r) : ALIBI_OK;
 
     TRY_RETURN(comm_agree(r->comm, status));
-    if (c.fetch)
-        TRY_RETURN(comm_agree(r->comm, save_at_root(r, &c)));
-    else
-        TRY_RETURN(checkpoint_save(r->dir, &c, r->call));
+    TRY_RETURN(c.fetch ? save_at_root(r, &c) : checkpoint_save(r->dir, &c, r->call));
     r->saved = r->state.step;
     return ALIBI_OK;
 }
