@@ -34,7 +34,7 @@ struct sequence {
     struct channel *channel;
     int rank, size;
     int64_t length;
-    bool ended;   /* all ranks know that the pass has failed */
+    bool ended;   /* the pass has failed, and there is nothing to agree on any more */
     void *buffer; /* keys, then values, on the device */
     size_t bytes;
     void *gates; /* their sums, on the device */
@@ -467,8 +467,9 @@ static int64_t piece_of(int64_t count, int64_t first, int64_t most)
     return count <= first ? 0 : count - first < most ? count - first : most;
 }
 
-/* All tiles that are needed, in exchanges of at most a row of each rank. A rank whose device fails
- * takes part in all of them. */
+/* All tiles that are needed, in exchanges of at most a row of each rank. A rank that cannot copy
+ * tiles takes part in all of them. An exchange that fails here may go on elsewhere, where nobody
+ * would answer an agreement: that is the end of the pass without one. */
 static alibi_status pass_tiles(struct fetch *f, alibi_status status)
 {
     struct sequence *s = f->s;
@@ -476,6 +477,7 @@ static alibi_status pass_tiles(struct fetch *f, alibi_status status)
     int64_t each = 2 * f->a->k.shape[2] * f->most, tile = ATTENTION_TILE * f->a->k.shape[3];
     int64_t room = channel_room(s->channel, type) / tile, longest = 0;
     int64_t *from = f->lists, *to = f->lists + s->size * each;
+    alibi_status passed;
 
     for (int pair = 0; pair < s->size * s->size; pair++) {
         int64_t count = tiles_between(f, pair / s->size, pair % s->size, NULL);
@@ -499,7 +501,9 @@ static alibi_status pass_tiles(struct fetch *f, alibi_status status)
                 status = copy_tiles(f, s->rank, to + r * each + first, some, row, false);
             (void)channel_incoming(s->channel, r, type, piece_of(f->counts[r], first, room) * tile);
         }
-        TRY_RETURN(channel_exchange(s->channel));
+        passed = channel_exchange(s->channel);
+        s->ended = passed != ALIBI_OK;
+        TRY_RETURN(passed);
         for (int r = 0; r < s->size && status == ALIBI_OK; r++) {
             int64_t some = piece_of(f->counts[r], first, room);
             struct tensor row = channel_incoming(s->channel, r, type, some * tile);

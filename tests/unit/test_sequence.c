@@ -337,6 +337,43 @@ static void a_rank_that_fails_ends_all(void **state)
     }
 }
 
+/* ---- an exchange that fails: nobody knows where the others are */
+
+static _Thread_local alibi_comm *own_comm;
+
+static int get_no_answer(void *all, int bytes)
+{
+    (void)all;
+    (void)bytes;
+    return ALIBI_USAGE;
+}
+
+static int break_exchange(const struct rows *rows)
+{
+    (void)rows;
+    own_comm->wire.all_gather = get_no_answer;
+    return ALIBI_IO;
+}
+
+static void run_broken_thread(alibi_comm *c, void *user)
+{
+    own_comm = c;
+    c->wire.exchange = break_exchange;
+    run_thread(c, user);
+}
+
+static void an_exchange_that_fails_is_not_agreed_on(void **state)
+{
+    struct problem p = { .L = 300, .H = 2, .Hkv = 2, .D = 4, .kind = BIAS_LINEAR, .failing = -1 };
+
+    (void)state;
+    problem_init(&p);
+    run_as_ranks(3, run_broken_thread, &p);
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(p.status[r], ALIBI_IO);
+    problem_fini(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -345,6 +382,7 @@ int main(void)
         cmocka_unit_test(a_window_bounds_what_travels_and_sinks_travel_alone),
         cmocka_unit_test(tiles_that_are_not_sent_have_no_more_weight_than_the_budget),
         cmocka_unit_test(a_rank_that_fails_ends_all),
+        cmocka_unit_test(an_exchange_that_fails_is_not_agreed_on),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
