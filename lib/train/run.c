@@ -219,6 +219,7 @@ static alibi_status enter_folder(struct run *r, bool resume, char **path)
     TRY_RETURN(file_remove_within(r->dir, NAME_TIMING NAME_ASIDE));
     TRY_RETURN(file_remove_within(r->dir, NAME_SOURCE NAME_ASIDE));
     TRY_RETURN(file_remove_within(r->dir, NAME_SEEN));
+    TRY_RETURN(file_remove_within(r->dir, NAME_SEEN NAME_ASIDE));
     return resume ? checkpoint_find(path, r->dir, r->call) : ALIBI_OK;
 }
 
@@ -602,12 +603,13 @@ static alibi_status prepare_folder(struct run *r)
     return events_open(&r->events, r->events_folder, r->state.step);
 }
 
-/* Whether all ranks see the folder, which is on a file system of all machines then: rank 0 leaves a
- * line there that nobody else can know. */
+/* Whether all ranks see the folder, which is on a file system of all machines then, and may write
+ * what rank 0 makes there: it leaves a line that nobody else can know. */
 static alibi_status find_together(struct run *r)
 {
     char line[64] = "", *path = NULL, *seen = NULL;
     size_t length = 0;
+    struct file *file = NULL;
     bool apart = false, root = comm_is_root(r->comm);
     alibi_status status;
 
@@ -620,7 +622,10 @@ static alibi_status find_together(struct run *r)
     TRY(comm_agree(r->comm, status));
     TRY(comm_broadcast(r->comm, line, sizeof line));
     status = file_read_all(&seen, &length, path, sizeof line);
+    if (status == ALIBI_OK)
+        status = file_open_write(&file, path);
     apart = status != ALIBI_OK || strcmp(seen, line) != 0;
+    (void)file_close(file);
     TRY(comm_agree(r->comm, status == ALIBI_MEMORY ? status : ALIBI_OK));
     TRY(comm_any(r->comm, &apart));
     TRY(comm_agree(r->comm, root ? file_remove(path) : ALIBI_OK));
@@ -628,8 +633,8 @@ static alibi_status find_together(struct run *r)
     if (apart)
         call_note(
             r->call,
-            "not all ranks see '%s': rank 0 fetches the moments of the others, and saves alone; "
-            "on a file system of all machines they save together",
+            "not all ranks see '%s' and may write there: rank 0 fetches the moments of the others, "
+            "and saves alone; on a file system of all machines they save together",
             r->dir);
 out:
     mem_free(path);
