@@ -265,10 +265,16 @@ static alibi_status drop_others(const char *run, const struct checkpoint *c)
     TRY(comm_agree(c->comm, status));
     TRY(comm_broadcast(c->comm, &count, sizeof count));
     for (int i = 0; i < count; i++) {
-        struct step_folder f = { 0 }; /* without its path */
+        struct {
+            int64_t step;
+            bool old, complete;
+        } f = { 0 };
         bool keep;
-        if (root)
-            f = folders[i];
+        if (root) {
+            f.step = folders[i].step;
+            f.old = folders[i].old;
+            f.complete = folders[i].complete;
+        }
         TRY(comm_broadcast(c->comm, &f, sizeof f));
         keep = (f.step == step || f.step == c->keep) && !f.old && f.complete;
         if (f.step < step && f.complete && !fallback) {

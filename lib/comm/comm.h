@@ -23,8 +23,8 @@ static inline alibi_comm *call_comm(const struct alibi_call *call)
 /* ALIBI_OK if all ranks have it. Otherwise all ranks get the failure of the first rank that has
  * one, and its message, which names the rank unless all have the same. */
 alibi_status comm_agree(alibi_comm *c, alibi_status status);
-/* After a failure of a function that several ranks called: whether all have it. Otherwise the
- * connection has failed, and is of no use any more. */
+/* After a failure of a function that several ranks called: whether all have it. Otherwise nothing
+ * is known about the others. */
 bool comm_agreed(const alibi_comm *c);
 /* *any becomes true if it is true at some rank. */
 alibi_status comm_any(alibi_comm *c, bool *any);
