@@ -186,6 +186,7 @@ static alibi_status prepare(struct nccl *n)
     return dev->ops->address(dev, n->places[comm_rank(n->comm)]);
 }
 
+/* A failure here is no reason to end while all ranks live: they may be connected by MPI. */
 static alibi_status join(struct nccl *n)
 {
     alibi_comm *c = n->comm;
@@ -193,21 +194,30 @@ static alibi_status join(struct nccl *n)
     struct nccl_id id = { { 0 } };
     struct nccl_config config = { sizeof config, 0xcafebeef, 21400, 0, INT_MIN };
     static const char call[] = "ncclCommInitRankConfig";
-    alibi_status status = ALIBI_OK;
+    alibi_status status;
+    bool told = false;
 
     if (size > 1)
         TRY_RETURN(wired(c, c->wire.all_gather(n->places, DEVICE_ADDRESS_MAX)));
     TRY_RETURN(check_places(n)); /* all have the same table, and the same answer */
-    if (rank == 0)
+    status = comm_ask(c, &told); /* of an earlier failure: those of this one come later */
+    if (status == ALIBI_OK && rank == 0)
         status = check(n, n->get_id(&id), "ncclGetUniqueId");
     TRY_RETURN(comm_agree(c, status));
     TRY_RETURN(comm_broadcast(c, &id, sizeof id));
     status = check(n, n->init(&n->connection, size, id, rank, &config), call);
     if (status == ALIBI_OK)
         status = await(n, AWAIT_JOINED, call);
-    if (status != ALIBI_OK && size > 1 && c->lost < 0)
+    if (status != ALIBI_OK && size > 1 && c->lost < 0) {
+        status = fail(ALIBI_DEVICE, "%s", alibi_error());
         (void)comm_tell(c); /* others that wait for this rank */
+    }
     status = comm_agree(c, status);
+    if (status == ALIBI_OK) { /* a rank may have been told of another failure than one to join */
+        if (n->connection == NULL)
+            status = fail(ALIBI_DEVICE, "%s was given up, although all ranks can join", call);
+        status = comm_agree(c, status);
+    }
     if (status != ALIBI_OK)
         give_up(n);
     return status;

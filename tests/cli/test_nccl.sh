@@ -3,10 +3,10 @@
 # those of one process on the CPU, and wrong use gets one line.
 . "$(dirname "$0")/lib.sh"
 
-need_mpi 31
+need_mpi 34
 built=$(dirname "$program")
 if [ ! -e "$built/fake/libnccl.so.2" ]; then
-    skip 31 "the stand-ins were not built"
+    skip 34 "the stand-ins were not built"
     finish
 fi
 mkdir bin broken
@@ -66,20 +66,25 @@ ALIBI_NCCL_TIMEOUT=0 expect_ranks 2 "train: ALIBI_NCCL_TIMEOUT is '0': it must b
 
 long=(train --device cuda --precision fp32 "${small[@]}" --steps 100000 --save-every 2 --comm nccl
     --quiet --out)
-odd() { # VARIABLE, FOLDER: it is in the environment of rank 1 of 2 alone
-    mpirun --oversubscribe -n 1 bin/alibi "${long[@]}" "$2" : \
-        -n 1 -x "$1=1" bin/alibi "${long[@]}" "$2"
+odd() { # VARIABLE, ARGUMENTS: it is in the environment of rank 1 of 2 alone
+    mpirun --oversubscribe -n 1 bin/alibi "${@:2}" : -n 1 -x "$1=1" bin/alibi "${@:2}"
 }
 expect_ranks 7 "train: rank 1 on '.*': NCCL failed in ncclCommInitRankConfig: unhandled" \
-    odd FAKE_NCCL_FAILS odd
+    odd FAKE_NCCL_FAILS "${long[@]}" odd
 export ALIBI_NCCL_TIMEOUT=4
-expect_ranks 5 "train: (rank 0 on '.*': )?ncclCommInitRankConfig has not ended within 4 s" \
-    odd FAKE_NCCL_ABSENT odd
+expect_ranks 7 "train: (rank 0 on '.*': )?ncclCommInitRankConfig has not ended within 4 s" \
+    odd FAKE_NCCL_ABSENT "${long[@]}" odd
 expect_ranks 5 "train: rank 0 on '.*': an exchange by NCCL has not ended within 4 s" \
-    odd FAKE_NCCL_MUTE odd
+    odd FAKE_NCCL_MUTE "${long[@]}" odd
+check "a rank that never joins: by MPI" odd FAKE_NCCL_ABSENT train --device cuda --precision fp32 \
+    "${small[@]}" --deterministic-sum --out absent
+cp stderr words
+check "a rank that never joins: a note" grep -qE \
+    "$note: (rank [01] on '.*': )?ncclComm.* has not" words
+check "a rank that never joins: the same bytes" same_weights one absent
 unset ALIBI_NCCL_TIMEOUT
 expect_ranks 5 "train: rank 1 on '.*': NCCL failed in .*: remote process exited" \
-    odd FAKE_NCCL_BREAKS odd
+    odd FAKE_NCCL_BREAKS "${long[@]}" odd
 ALIBI_RANK_TIMEOUT=8 mpirun -x ALIBI_RANK_TIMEOUT -n 2 --oversubscribe bin/alibi "${long[@]}" \
     stopped > stdout 2> stderr < /dev/null &
 launcher=$!
