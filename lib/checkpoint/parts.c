@@ -23,46 +23,6 @@ const char *const part_names[PARTS] = {
     [PART_STATE] = NAME_STATE,
 };
 
-/* ---- writing a part */
-
-alibi_status part_open(struct part_writer *w, const char *folder, const char *name)
-{
-    alibi_status status;
-    char *path = NULL;
-
-    *w = (struct part_writer){ .part.present = true };
-    TRY(path_join(&path, folder, name));
-    TRY(file_create(&w->file, path));
-out:
-    mem_free(path);
-    return status;
-}
-
-alibi_status part_put(struct part_writer *w, const void *bytes, size_t length)
-{
-    TRY_RETURN(file_write(w->file, bytes, length));
-    w->part.crc32 = checksum(w->part.crc32, bytes, length);
-    w->part.bytes += (int64_t)length;
-    return ALIBI_OK;
-}
-
-alibi_status part_finish(struct part_writer *w, struct part *part)
-{
-    struct file *f = w->file;
-
-    TRY_RETURN(file_sync(f));
-    w->file = NULL;
-    TRY_RETURN(file_close(f));
-    *part = w->part;
-    return ALIBI_OK;
-}
-
-void part_abandon(struct part_writer *w)
-{
-    file_close(w->file);
-    w->file = NULL;
-}
-
 /* ---- the manifest */
 
 void manifest_format(const struct manifest *m, struct text *json)

@@ -31,18 +31,6 @@ alibi_status manifest_verify(const struct manifest *m, const char *folder, alibi
 /* The same for the manifest that rank 0 finds in the folder. */
 alibi_status checkpoint_verify_together(const char *path, alibi_comm *comm);
 
-/* ---- writing parts (parts.c): checksummed while they are written, synced before they count */
-
-struct part_writer {
-    struct file *file;
-    struct part part;
-};
-
-alibi_status part_open(struct part_writer *w, const char *folder, const char *name);
-alibi_status part_put(struct part_writer *w, const void *bytes, size_t length);
-alibi_status part_finish(struct part_writer *w, struct part *part); /* sync, close */
-void part_abandon(struct part_writer *w); /* after a failure; no-op once finished */
-
 /* ---- tensors (tensors.c) */
 
 /* The tensors of one file: their entries in its header, and a view of each in device memory. */
