@@ -154,9 +154,9 @@ static int64_t tiles_before(const struct sequence *s, int rank)
 }
 
 /* Whether tiles before the own part may not be needed. */
-static bool may_leave(const struct fetch *f)
+static bool may_skip(const struct fetch *f)
 {
-    return f->tiles > 0 && f->a->q.shape[1] > 0 && attention_may_leave(&f->a->bias, f->a->skip.eps);
+    return f->tiles > 0 && f->a->q.shape[1] > 0 && attention_may_skip(&f->a->bias, f->a->skip.eps);
 }
 
 /* The largest norms of the own key tiles, for all ranks. */
@@ -241,7 +241,7 @@ static alibi_status prepare(struct fetch *f)
     TRY_RETURN(measure_keys(f));
     if (f->G > 0)
         TRY_RETURN(read_gates(f));
-    if (!may_leave(f))
+    if (!may_skip(f))
         return ALIBI_OK;
     TRY_RETURN(NEW_ARRAY(&f->before, Hkv * f->tiles, "the norms of earlier keys"));
     TRY_RETURN(NEW_ARRAY(&f->queries, queries, "the norms of queries"));
@@ -353,7 +353,7 @@ static alibi_status choose(struct fetch *f)
                                 .bias = a->bias,
                                 .window = a->window,
                                 .scale = a->scale,
-                                .eps = may_leave(f) ? a->skip.eps / 4 : 0,
+                                .eps = may_skip(f) ? a->skip.eps / 4 : 0,
                                 .norms = f->before,
                                 .queries = f->queries,
                                 .lse = f->lse,
@@ -368,7 +368,7 @@ static alibi_status choose(struct fetch *f)
     args.query_gates = f->G > 0 ? f->marks + f->G * f->tiles : NULL;
     if (f->G > 0)
         shift_gates(f);
-    for (int64_t n = 0; may_leave(f) && n < Hkv * f->tiles; n++) {
+    for (int64_t n = 0; may_skip(f) && n < Hkv * f->tiles; n++) {
         int64_t kv = n / f->tiles, tile = n % f->tiles;
         int rank = owner(s, tile);
 
@@ -462,7 +462,8 @@ static alibi_status copy_tiles(const struct fetch *f, int rank, const int64_t *l
     return ALIBI_OK;
 }
 
-static int64_t piece_of(int64_t count, int64_t first, int64_t most)
+/* Of `count` tiles, those from `first` on that one exchange passes, at most `most`. */
+static int64_t tiles_at_once(int64_t count, int64_t first, int64_t most)
 {
     return count <= first ? 0 : count - first < most ? count - first : most;
 }
@@ -494,18 +495,19 @@ static alibi_status pass_tiles(struct fetch *f, alibi_status status)
     }
     for (int64_t first = 0; first < longest; first += room) {
         for (int r = 0; r < s->size; r++) {
-            int64_t some = piece_of(f->counts[s->size + r], first, room);
+            int64_t some = tiles_at_once(f->counts[s->size + r], first, room);
             struct tensor row = channel_outgoing(s->channel, r, type, some * tile);
 
             if (status == ALIBI_OK)
                 status = copy_tiles(f, s->rank, to + r * each + first, some, row, false);
-            (void)channel_incoming(s->channel, r, type, piece_of(f->counts[r], first, room) * tile);
+            (void)channel_incoming(s->channel, r, type,
+                                   tiles_at_once(f->counts[r], first, room) * tile);
         }
         passed = channel_exchange(s->channel);
         s->ended = passed != ALIBI_OK;
         TRY_RETURN(passed);
         for (int r = 0; r < s->size && status == ALIBI_OK; r++) {
-            int64_t some = piece_of(f->counts[r], first, room);
+            int64_t some = tiles_at_once(f->counts[r], first, room);
             struct tensor row = channel_incoming(s->channel, r, type, some * tile);
 
             status = copy_tiles(f, r, from + r * each + first, some, row, true);
@@ -557,7 +559,7 @@ alibi_status sequence_fetch(struct sequence *s, struct attention_args *a, int64_
     for (int values = 0; values < 2 && sinks > 0; values++)
         first[values] = some_rows(gathered(&f, values), gathered_row(&f, 0), sinks);
     far = (f.tiles - f.from) * ATTENTION_TILE;
-    if (may_leave(&f))
+    if (may_skip(&f))
         a->skip.eps /= 2;
     if (far > 0) {
         a->k = some_rows(gathered(&f, false), ATTENTION_TILE, far + a->q.shape[1]);

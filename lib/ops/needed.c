@@ -143,7 +143,7 @@ static bool is_needed(struct head *n, int64_t key_tile)
     return false;
 }
 
-bool attention_may_leave(const struct bias *bias, double eps)
+bool attention_may_skip(const struct bias *bias, double eps)
 {
     return eps > 0 && bias->kind != BIAS_NONE && bias->kind != BIAS_GAIN;
 }
@@ -162,7 +162,7 @@ alibi_status attention_needed(const struct needed_args *a, uint32_t *needed)
     n.least = n.reach + tiles;
     n.bias = n.least + tiles;
     for (n.h = 0; n.h < a->H && tiles > 0; n.h++) {
-        bool bounded = attention_may_leave(&a->bias, a->eps) && n.h < gates;
+        bool bounded = attention_may_skip(&a->bias, a->eps) && n.h < gates;
         uint32_t *row = needed + n.h / (a->H / a->Hkv) * a->words;
 
         if (bounded)

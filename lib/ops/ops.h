@@ -590,7 +590,7 @@ struct needed_args {
 /* Sets bit t % 32 of word t / 32 of row kv of needed [Hkv, words]. */
 alibi_status attention_needed(const struct needed_args *a, uint32_t *needed);
 /* Whether some tile may not be needed: otherwise norms, queries and lse are not read. */
-bool attention_may_leave(const struct bias *bias, double eps);
+bool attention_may_skip(const struct bias *bias, double eps);
 
 /* Where the weight of a head goes: sums over queries. Bin 0 is distance 0, bin b > 0 the distances
  * 2^(b-1) .. 2^b - 1. */
