@@ -526,8 +526,8 @@ enum alibi_optimizer { ALIBI_ADAMW, ALIBI_NESTEROV };
 enum alibi_schedule { ALIBI_COSINE, ALIBI_LINEAR, ALIBI_CONSTANT, ALIBI_WSD };
 
 /* How large random weights are. gpt2: N(0, 0.02), smaller for what adds to the residual stream and
- * for wide embeddings that are tied. width: N(0, 1 / sqrt(width)) everywhere, so that what a layer
- * adds is as large as what it reads. */
+ * for wide embeddings that are tied. width: N(0, 1 / sqrt(width)) for all of these, so that what a
+ * layer adds is as large as what it reads. Adaptive inputs and outputs start as fairseq's. */
 enum alibi_init_scale { ALIBI_INIT_GPT2, ALIBI_INIT_WIDTH };
 
 /* Activation checkpointing, that is, what the backward pass recomputes: only norms (none);
@@ -860,8 +860,8 @@ struct alibi_eval_result {
     double tiles_used;     /* share of attention's tiles that were computed; 1 without skipping */
     double skipped_weight; /* verify: the largest share of a query's weight that was skipped */
     double attention_seconds;
-    /* With split_windows, keys and values that processes sent to each other, and all that are
-     * earlier than some process's part of their window. */
+    /* With split_windows: of keys and values, what processes sent to each other, and what they
+     * would have sent if each needed all earlier ones. */
     int64_t sent_bytes, earlier_bytes;
     int bins; /* loss by position, in bins that double; bins without tokens are not listed */
     struct alibi_position_loss by_position[ALIBI_POSITION_BINS];

@@ -403,9 +403,10 @@ alibi_status checkpoint_init_weights(const char *from, struct model *m, const al
     TRY(checkpoint_read_config(path, &config, &there));
     if (tokenizer_checksum(there) != tokenizer_checksum(t)) {
         status = fail(ALIBI_BAD_INPUT,
-                      "its tokenizer (%s, %lld ids) is not that of the text (%s, %lld ids)",
+                      "its tokenizer (%s, %lld ids) is not that of the text (%s, %lld ids); give "
+                      "files of text and --tokenizer %s",
                       alibi_tokenizer_type(there), (long long)alibi_tokenizer_vocab(there),
-                      alibi_tokenizer_type(t), (long long)alibi_tokenizer_vocab(t));
+                      alibi_tokenizer_type(t), (long long)alibi_tokenizer_vocab(t), path);
         goto out;
     }
     if (m) {

@@ -52,7 +52,9 @@ alibi_status apply_tier(struct reader *r, const char *tier)
         for (index = 0; index < e->tiers.count && strcmp(e->tiers.at[index], tier) != 0; index++)
             ;
         if (index == e->tiers.count)
-            return fail(ALIBI_USAGE, "'%s' has no tier '%s'", e->path, tier);
+            return fail(ALIBI_USAGE, "'%s' has no tier '%s'; it has full%s%s", e->path, tier,
+                        e->tiers.count > 0 ? " and " : "",
+                        e->tiers.count > 0 ? e->tiers.at[0] : "");
         memcpy(e->tier, e->tiers.at[index], sizeof e->tier);
         chosen = json_object_get(tiers, tier);
         if (json_object_get(chosen, "about"))

@@ -100,11 +100,12 @@ alibi_status alibi_experiment_select(alibi_experiment *e, const char *const *nam
     bool selected[ALIBI_LIST_MAX] = { false }, measured[ALIBI_LIST_MAX] = { false };
 
     for (int i = 0; i < count; i++) {
-        const char *known[ALIBI_LIST_MAX], *nearest;
+        const char *known[2 * ALIBI_LIST_MAX], *nearest;
         bool found = false;
 
         for (int m = 0; m < e->models; m++) {
-            known[m] = e->model[m].name;
+            known[2 * m] = e->model[m].name;
+            known[2 * m + 1] = e->model[m].group;
             if (strcmp(e->model[m].name, names[i]) == 0 || strcmp(e->model[m].group, names[i]) == 0)
                 found = selected[m] = true;
         }
@@ -113,8 +114,8 @@ alibi_status alibi_experiment_select(alibi_experiment *e, const char *const *nam
                 found = measured[v] = true;
         if (found)
             continue;
-        nearest = alibi_nearest(names[i], known, e->models);
-        return fail(ALIBI_USAGE, "the experiment has no model '%s'; %s '%s'", names[i],
+        nearest = alibi_nearest(names[i], known, 2 * e->models);
+        return fail(ALIBI_USAGE, "the experiment has no model or group '%s'; %s '%s'", names[i],
                     nearest ? "did you mean" : "its first is", nearest ? nearest : known[0]);
     }
     for (int m = 0; m < e->models; m++)

@@ -23,7 +23,7 @@ enum { PARAMETER_NAME_MAX = 64, CLUSTERS_MAX = ALIBI_LIST_MAX + 1 };
 enum parameter_init {
     INIT_ZERO,
     INIT_ONE,
-    INIT_NORMAL,    /* N(0, 0.02), unless init-scale says otherwise, here and below */
+    INIT_NORMAL,    /* N(0, 0.02); by the width N(0, 1 / sqrt(width)), as the next three */
     INIT_EMBEDDING, /* N(0, 0.02), smaller in a wide model whose output layer shares it */
     INIT_EMBEDDED,  /* that times the embedding scale: what adds to the scaled embeddings */
     INIT_RESIDUAL,  /* N(0, 0.02 / sqrt(2 N)): what adds to the residual stream, as GPT-2 */

@@ -259,7 +259,7 @@ check "the tier cpu" "$ALIBI" reproduce tiny.json "${text[@]}" --out tier --quie
 has "is the default here" 'Two tiny models .tier cpu' stdout
 has "one seed proves less" '^1\. holds in this one seed: ' stdout
 expect 3 "'tier' holds the tier 'cpu' .* and this is 'full'" "${run[@]}" --out tier
-expect 2 "has no tier 'gpu'" "$ALIBI" reproduce tiny.json --tier gpu --out none
+expect 2 "has no tier 'gpu'; it has full" "$ALIBI" reproduce tiny.json --tier gpu --out none
 check "numbers of a tier" "$ALIBI" reproduce tiny.json "${text[@]}" --tier quick --quiet \
     --only sinusoidal-8 --out quick
 has "have their lengths" '^sinusoidal-8,1,sinusoidal,8,windows,nonoverlapping,32,' quick/results.csv
@@ -702,7 +702,9 @@ broken "is a batch of 131072, and 65536 is the largest" \
 broken "line 5: 'seeds.1': 1 is listed twice" 's/\[1, 2\]/[1, 1]/'
 holds "nothing was made" test ! -e broken
 expect 3 "no experiment 'nothing'.*wikipedia-small" "$ALIBI" reproduce nothing
-expect 2 "no model 'rotary'" "${run[@]}" --only rotary --out none
+expect 2 "no model or group 'rotary'; its first is" "${run[@]}" --only rotary --out none
+expect 2 "no model or group 'metods'; did you mean 'methods'" \
+    "$ALIBI" reproduce wikipedia-small --only metods --plan
 
 # The experiments that come with the program.
 check "the list" "$ALIBI" reproduce

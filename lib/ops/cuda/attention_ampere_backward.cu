@@ -60,8 +60,8 @@ template <int DP_, int KEYS_, int QUERIES_> struct tiling {
                      WARP_COLUMNS = DP / WARPS_ACROSS;
     static const int ROWS = WARP_QUERIES / 16, KEY_ROWS = 2; // accumulators one below another
 
-    // Past the last key block of a tile there are no keys, and the order of turns has no gaps.
-    static_assert(QUERIES <= KEYS && KEYS % ATTENTION_TILE == 0, "blocks of whole tiles");
+    // A tile of queries is within one block of keys, so the order of turns has no gaps.
+    static_assert(KEYS % QUERIES == 0 && KEYS % ATTENTION_TILE == 0, "blocks of whole tiles");
 
     struct shared {
         alignas(256) bf16 k[KEYS * DP], v[KEYS * DP];

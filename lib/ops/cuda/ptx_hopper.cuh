@@ -5,6 +5,8 @@
 #ifndef PTX_HOPPER_CUH
 #define PTX_HOPPER_CUH
 
+#include <cuda.h>
+
 #include "ops/cuda/ptx.cuh"
 
 // wgmma and setmaxnreg exist in code for sm_90a only. In other code the kernels that use them are
