@@ -359,38 +359,30 @@ static void alter_part(const struct change *c, bool done)
     close(fd);
 }
 
-static void what_does_not_read_back_is_written_once_more(void **state)
+static void assert_written_once_more(struct site *p,
+                                     alibi_status train(struct site *p, const char *run, bool))
 {
-    struct site *p = *state;
-
     watch = alter_part;
     wrong_bytes_left = 1;
-    assert_ok(train_at(p, p->run, false));
+    assert_ok(train(p, p->run, false));
     assert_int_equal(wrong_bytes_left, 0);
     assert_same_run(p->whole, p->run, STEPS);
 
     clear_run(p);
     wrong_bytes_left = 2;
-    assert_fails(train_at(p, p->run, false), ALIBI_IO, "does not read back");
+    assert_fails(train(p, p->run, false), ALIBI_IO, "does not read back");
     watch = NULL;
     verify_run(p, 1);
 }
 
+static void what_does_not_read_back_is_written_once_more(void **state)
+{
+    assert_written_once_more(*state, train_at);
+}
+
 static void what_does_not_read_back_is_written_once_more_by_all_ranks(void **state)
 {
-    struct site *p = *state;
-
-    watch = alter_part;
-    wrong_bytes_left = 1;
-    assert_ok(train_together(p, p->run, false));
-    assert_int_equal(wrong_bytes_left, 0);
-    assert_same_run(p->whole, p->run, STEPS);
-
-    clear_run(p);
-    wrong_bytes_left = 2;
-    assert_fails(train_together(p, p->run, false), ALIBI_IO, "does not read back");
-    watch = NULL;
-    verify_run(p, 1);
+    assert_written_once_more(*state, train_together);
 }
 
 int main(void)

@@ -101,13 +101,7 @@ __device__ __forceinline__ void multiply_keys(fragments<DP> &f, struct lane_plac
 {
     const uint32_t ROW = DP * sizeof(bf16);
 
-#pragma unroll
-    for (int r = 0; r < ROWS; r++)
-#pragma unroll
-        for (int c = 0; c < COLUMNS; c++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                f.s[r][c][i] = 0.0f;
+    clear(f.s);
 #pragma unroll
     for (int step = 0; step < DP / 16; step++) {
         uint32_t a[ROWS][4];
