@@ -9,7 +9,7 @@ enum { HEADS = 2, WIDTH = 4, TOTAL = 8 };
 
 int main(void)
 {
-    const struct alibi_compute compute = { ALIBI_DEVICE_CPU, ALIBI_FP32, 0 };
+    const struct alibi_compute compute = { .device = ALIBI_DEVICE_CPU };
     const int32_t starts[] = { 0, 3, TOTAL }; /* 3 tokens, then 5 */
     const float slopes[HEADS] = { 0.0625f, 0.00390625f };
     static float q[TOTAL * HEADS * WIDTH], y[TOTAL * HEADS * WIDTH], lse[HEADS * TOTAL];

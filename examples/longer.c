@@ -20,7 +20,7 @@ int main(int argc, char **argv)
     struct alibi_option_group groups[2] = { { .title = "model", .values = &config },
                                             { .title = "training", .values = &training } };
     alibi_corpus *corpus = NULL;
-    const struct alibi_compute compute = { ALIBI_DEVICE_AUTO, ALIBI_PRECISION_AUTO, 0 };
+    const struct alibi_compute compute = { .device = ALIBI_DEVICE_AUTO };
     alibi_device *device = NULL;
     alibi_model *model = NULL;
 

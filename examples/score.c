@@ -15,7 +15,7 @@ static bool print(void *user, int which, const char *text, size_t bytes)
 
 int main(int argc, char **argv)
 {
-    const struct alibi_compute compute = { ALIBI_DEVICE_AUTO, ALIBI_PRECISION_AUTO, 0 };
+    const struct alibi_compute compute = { .device = ALIBI_DEVICE_AUTO };
     const struct alibi_generation how = { .tokens = 40, .sampling = { 0.8, 0, 1, 1 } };
     const char *path = argc > 1 ? argv[1] : "runs/train", *text = argc > 2 ? argv[2] : "It was";
     struct alibi_prompt prompt = { text, strlen(text) };

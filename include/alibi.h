@@ -234,6 +234,9 @@ ALIBI_API const char *alibi_nearest(const char *name, const char *const *names, 
 enum alibi_device_kind { ALIBI_DEVICE_AUTO, ALIBI_DEVICE_CPU, ALIBI_DEVICE_CUDA };
 /* Q8_0, 8 bits with a scale for each 32 numbers, exists in GGUF files only. */
 enum alibi_precision { ALIBI_PRECISION_AUTO, ALIBI_FP32, ALIBI_BF16, ALIBI_FP16, ALIBI_Q8_0 };
+/* How a GPU chooses the algorithms of matrix products in training. Wide: the fastest of all; found
+ * by timing, so that two runs may differ by rounding. A run stores them in its checkpoints. */
+enum alibi_autotune { ALIBI_AUTOTUNE_SAME_BITS, ALIBI_AUTOTUNE_WIDE };
 
 /* Where models run, and in which numbers. Device auto: an NVIDIA GPU if one can be used, otherwise
  * the CPU; the reason is logged if the machine has NVIDIA's driver. Precision auto: bf16 on a GPU,
@@ -243,6 +246,7 @@ struct alibi_compute {
     int device;    /* enum alibi_device_kind */
     int precision; /* enum alibi_precision */
     int64_t gpu;   /* which GPU of several, from 0 */
+    int autotune;  /* enum alibi_autotune */
 };
 
 ALIBI_API const struct alibi_option *alibi_compute_options(int *count);

@@ -209,9 +209,12 @@ static inline void assert_same_run(const char *a, const char *b, int64_t step)
     char *x = strdup(a), *y = strdup(b); /* they may be in a buffer of path_at */
 
     assert_true(x && y);
-    for (int i = 0; i <= PARTS; i++)
+    for (int i = 0; i <= PARTS; i++) {
+        if (i == PART_PRODUCTS && access(path_at("%s/%s", step_path(x, step), part_names[i]), F_OK))
+            continue; /* if only one has it, the manifests differ */
         assert_same_file(step_path(x, step), step_path(y, step),
                          i < PARTS ? part_names[i] : "manifest.json");
+    }
     assert_same_file(x, y, "log.jsonl");
     free(x);
     free(y);
@@ -261,6 +264,7 @@ struct site {
     alibi_corpus *corpus;
     struct alibi_config config;
     struct alibi_training training;
+    alibi_device *device;
     struct listener listener;
     const struct alibi_call *call; /* of the next training; the listener's unless a test says so */
     struct alibi_train_result result;
@@ -279,6 +283,7 @@ static inline struct site *new_site(int64_t steps, int64_t save_every)
     p->corpus = tiny_corpus("river");
     p->config = tiny_config();
     p->training = tiny_training(steps, save_every);
+    p->device = test_device();
     listen_to(&p->listener, 0);
     p->call = &p->listener.call;
     return p;
@@ -305,7 +310,7 @@ static inline alibi_model *open_model_at(const char *path)
 
 static inline alibi_status train_at(struct site *p, const char *run, bool resume)
 {
-    return alibi_train(test_device(), &p->config, &p->training, p->corpus, run, resume, &p->result,
+    return alibi_train(p->device, &p->config, &p->training, p->corpus, run, resume, &p->result,
                        p->call);
 }
 

@@ -9,7 +9,8 @@
 #define NAME_CONFIG "config.json"
 #define NAME_TOKENIZER "tokenizer.json" /* token shards have one too */
 #define NAME_STATE "state.json"
-#define NAME_FITTED "fitted.json" /* what was fitted to the model later */
+#define NAME_PRODUCTS "products.json" /* the algorithms of matrix products */
+#define NAME_FITTED "fitted.json"     /* what was fitted to the model later */
 
 /* A run (lib/train) and a comparison (lib/compare). */
 #define NAME_RECIPE "recipe.json"

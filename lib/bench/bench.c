@@ -118,6 +118,13 @@ static alibi_status check_shape(int64_t batch, int64_t length, int64_t repeats)
     return ALIBI_OK;
 }
 
+/* As the first step of training does, until device_tune() ends it. */
+static void tune(alibi_device *device)
+{
+    if (device->autotune == ALIBI_AUTOTUNE_WIDE)
+        device_tune(&device->device, TUNING_WIDE);
+}
+
 alibi_status bench_model(struct model **out, alibi_device *device,
                          const struct alibi_config *config, int64_t length, bool trainable)
 {
@@ -294,6 +301,7 @@ alibi_status alibi_bench_train(alibi_device *device, const struct alibi_config *
     TRY(check_shape(batch, length, repeats));
     TRY(check_training(recompute, skip));
     device_reset_peak(b.device);
+    tune(device);
     TRY(bench_init(&b, device, config, length, batch * length));
     TRY(NEW_ARRAY(&b.step_seconds, repeats, "step times"));
     TRY(NEW_ARRAY(&b.product_seconds, repeats, "product times"));
@@ -308,6 +316,7 @@ alibi_status alibi_bench_train(alibi_device *device, const struct alibi_config *
     fill_result(&b, repeats, &r);
     *result = r;
 out:
+    device_tune(b.device, TUNING_SAME_BITS);
     bench_fini(&b);
     return status;
 }
@@ -369,6 +378,7 @@ alibi_status bench_turns(alibi_device *device, const struct bench_turns *t,
     int entries = t->models * t->shapes;
     int64_t length, tokens;
 
+    tune(device);
     TRY(check_turns(t, device, &length, &tokens));
     for (int i = 0; i < t->models; i++) {
         benches[i] = bench_of(device, 0, 0, t->recompute, t->skip);
@@ -386,6 +396,7 @@ alibi_status bench_turns(alibi_device *device, const struct bench_turns *t,
             TRY(take_turn(benches, device, t, round % 2 ? entries - 1 - k : k, round));
         }
 out:
+    device_tune(&device->device, TUNING_SAME_BITS);
     for (int i = 0; i < t->models; i++)
         bench_fini(&benches[i]);
     return status;

@@ -4,7 +4,8 @@
  *   run/step-00000010.old/        one that a newer save of the same step is about to replace
  *
  * A checkpoint is a folder with model.safetensors, config.json, tokenizer.json, manifest.json and,
- * if training can resume from it, optimizer.safetensors and state.json. It exists once its manifest
+ * if training can resume from it, optimizer.safetensors and state.json; products.json, if the run
+ * has chosen the algorithms of its matrix products by speed alone. It exists once its manifest
  * does; the manifest has the size and checksum of every part, and a checksum of itself. Saving
  * follows docs/reliability.md. No part holds a time, a path or a host: the same state gives the
  * same bytes. */
@@ -87,7 +88,8 @@ struct checkpoint {
     void *user;
     const struct alibi_training *training;
     struct train_state state;
-    int64_t keep; /* the step of another checkpoint that stays; 0: none */
+    struct choices choices; /* count 0: none */
+    int64_t keep;           /* the step of another checkpoint that stays; 0: none */
 };
 
 /* Writes `run`/step-N and drops all older checkpoints but one and `keep`. ALIBI_NUMERIC names the
@@ -183,6 +185,10 @@ alibi_status checkpoint_read_moments(const char *path, const struct model *m, vo
                                      void *second);
 alibi_status checkpoint_read_state(const char *path, struct train_state *state,
                                    struct alibi_training *training);
+
+/* The algorithms of matrix products of the run (choices.c); count 0 if it has none. list is the
+ * caller's (mem_free). */
+alibi_status checkpoint_read_choices(const char *path, struct choices *out);
 
 /* ---- models from checkpoints (open.c, with the public interface) */
 

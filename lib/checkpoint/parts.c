@@ -20,7 +20,7 @@ enum { MANIFEST_FORMAT = 1, MANIFEST_BYTES_MAX = 1 << 16, BLOCK = 1 << 16 };
 const char *const part_names[PARTS] = {
     [PART_MODEL] = NAME_WEIGHTS, [PART_OPTIMIZER] = NAME_OPTIMIZER,
     [PART_CONFIG] = NAME_CONFIG, [PART_TOKENIZER] = NAME_TOKENIZER,
-    [PART_STATE] = NAME_STATE,
+    [PART_STATE] = NAME_STATE,   [PART_PRODUCTS] = NAME_PRODUCTS,
 };
 
 /* ---- the manifest */
@@ -67,7 +67,7 @@ static alibi_status read_parts(struct manifest *m, const json_t *parts, const ch
         return fail(ALIBI_BAD_INPUT, "'%s': part %zu is unknown, repeated or out of order", path,
                     used + 1);
     for (int i = 0; i < PARTS; i++)
-        if (!m->parts[i].present && i != PART_OPTIMIZER && i != PART_STATE)
+        if (!m->parts[i].present && i != PART_OPTIMIZER && i != PART_STATE && i != PART_PRODUCTS)
             return fail(ALIBI_BAD_INPUT, "'%s' lacks the part '%s'", path, part_names[i]);
     if (m->parts[PART_OPTIMIZER].present != m->parts[PART_STATE].present)
         return fail(ALIBI_BAD_INPUT, "'%s' has only one of the parts '%s' and '%s'", path,

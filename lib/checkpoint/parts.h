@@ -1,5 +1,5 @@
 /* parts.h - what the files of this room share: the parts of a checkpoint and their manifest, the
- * tensors in them, step folders, state.json */
+ * tensors in them, step folders, state.json, products.json */
 #ifndef CHECKPOINT_PARTS_H
 #define CHECKPOINT_PARTS_H
 
@@ -7,8 +7,17 @@
 
 /* ---- the manifest (parts.c) */
 
-/* Weights alone have neither an optimizer nor a state. The other parts are always there. */
-enum part_id { PART_MODEL, PART_OPTIMIZER, PART_CONFIG, PART_TOKENIZER, PART_STATE, PARTS };
+/* Weights alone have neither an optimizer nor a state. Only runs that have chosen algorithms have
+ * PART_PRODUCTS. The other parts are always there. */
+enum part_id {
+    PART_MODEL,
+    PART_OPTIMIZER,
+    PART_CONFIG,
+    PART_TOKENIZER,
+    PART_STATE,
+    PART_PRODUCTS,
+    PARTS
+};
 
 extern const char *const part_names[PARTS];
 
@@ -86,5 +95,9 @@ alibi_status step_folder_remove(const char *path);
 
 alibi_status state_write_json(const struct train_state *state,
                               const struct alibi_training *training, struct text *json);
+
+/* ---- products.json (choices.c) */
+
+alibi_status choices_write_json(const struct choices *choices, struct text *json);
 
 #endif

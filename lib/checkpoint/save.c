@@ -86,6 +86,8 @@ static alibi_status contents_init(struct contents *out, const struct checkpoint 
     if (out->training) {
         TRY_RETURN(tensor_file_of_checkpoint(&out->tensors[PART_OPTIMIZER], c));
         TRY_RETURN(state_write_json(&c->state, c->training, &out->texts[PART_STATE]));
+        if (c->choices.count > 0)
+            TRY_RETURN(choices_write_json(&c->choices, &out->texts[PART_PRODUCTS]));
     }
     return contents_describe(out, &m->config, c->tokenizer);
 }

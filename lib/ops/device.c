@@ -38,6 +38,15 @@ static const struct alibi_option options[] = {
       .initial = "auto",
       .value = "NAME",
       .help = "numbers of activations and products; auto: bf16 on a GPU, fp32 on the CPU" },
+    { .name = "autotune",
+      .type = ALIBI_OPTION_CHOICE,
+      .offset = offsetof(struct alibi_compute, autotune),
+      .choices = "same-bits|wide",
+      .initial = "same-bits",
+      .value = "NAME",
+      .help = "training on a GPU: same-bits: of the algorithms for a product that give the same "
+              "results the fastest; wide: the fastest of all, which checkpoints keep and another "
+              "run may choose differently" },
 };
 enum { OPTIONS = sizeof options / sizeof options[0] };
 
@@ -83,6 +92,7 @@ static alibi_status open_gpu(alibi_device *d, const struct alibi_compute *comput
     d->device.lock = &d->lock;
     d->close = close;
     d->gpu = true;
+    d->autotune = compute->autotune;
     d->type = compute->precision == ALIBI_FP32 ? DTYPE_F32 : DTYPE_BF16;
     return ALIBI_OK;
 }
@@ -241,4 +251,35 @@ void device_reset_peak(struct device *dev)
     device_lock(dev);
     dev->ops->reset_peak(dev);
     device_unlock(dev);
+}
+
+void device_tune(struct device *dev, enum tuning how)
+{
+    if (!dev->ops->tune)
+        return;
+    device_lock(dev);
+    dev->ops->tune(dev, how);
+    device_unlock(dev);
+}
+
+void device_get_choices(struct device *dev, struct choices *out)
+{
+    *out = (struct choices){ .count = 0 };
+    if (!dev->ops->tune)
+        return;
+    device_lock(dev);
+    dev->ops->get_choices(dev, out);
+    device_unlock(dev);
+}
+
+alibi_status device_set_choices(struct device *dev, const struct choices *given)
+{
+    alibi_status status;
+
+    if (!dev->ops->tune)
+        return ALIBI_OK;
+    device_lock(dev);
+    status = dev->ops->set_choices(dev, given);
+    device_unlock(dev);
+    return status;
 }

@@ -110,6 +110,35 @@ typedef alibi_status read_parts_fn(struct device *dev, struct device_part *parts
 enum { DEVICE_ADDRESS_MAX = 32 };
 typedef alibi_status address_fn(struct device *dev, char address[DEVICE_ADDRESS_MAX]);
 
+/* ---- the algorithms of matrix products
+ *
+ * A device may have several algorithms for a product, which round differently, and find out by
+ * timing them which is the fastest. */
+enum tuning {
+    TUNING_SAME_BITS, /* among those that give the same bits: what was timed changes no result */
+    TUNING_WIDE,      /* a product that runs for the first time gets the fastest of all */
+    TUNING_FIXED,     /* products keep what was chosen for them; others as with SAME_BITS */
+};
+
+/* What was chosen with TUNING_WIDE. The bytes are the device's own. */
+enum { PRODUCT_BYTES = 40, ALGORITHM_BYTES = 64, CHOICES_BY_MAX = 192 };
+struct product_choice {
+    unsigned char product[PRODUCT_BYTES], algorithm[ALGORITHM_BYTES];
+};
+struct choices {
+    char by[CHOICES_BY_MAX]; /* who can use them: the device, its library and their version */
+    int count;
+    struct product_choice *list; /* sorted, so that the same choices are the same bytes */
+    int dropped;                 /* of those that were set, algorithms that are not there any more:
+                                    their products have other bits than before */
+};
+/* SAME_BITS and WIDE forget all choices. */
+typedef void tune_fn(struct device *dev, enum tuning how);
+typedef void get_choices_fn(struct device *dev, struct choices *out); /* until the next product */
+/* Replaces all choices by these, which are of a device with the same `by`, and implies
+ * TUNING_FIXED. */
+typedef alibi_status set_choices_fn(struct device *dev, const struct choices *given);
+
 /* ---- work that repeats
  *
  * A step of decoding calls the same operations with the same tensors again and again: tokens and
@@ -723,7 +752,10 @@ struct ops {
     workspace_fn *workspace;
     read_parts_fn *read_parts;
     address_fn *address; /* NULL: it has none */
-    replay_fn *replay;   /* NULL: nothing is recorded */
+    tune_fn *tune;       /* NULL: a product has one algorithm */
+    get_choices_fn *get_choices;
+    set_choices_fn *set_choices;
+    replay_fn *replay; /* NULL: nothing is recorded */
     replay_end_fn *replay_end;
     buffer_new_fn *buffer_new;
     buffer_free_fn *buffer_free;
@@ -770,6 +802,7 @@ struct alibi_device {
     struct device device;
     enum dtype type;
     bool gpu;
+    int autotune; /* enum alibi_autotune, of training steps */
     char name[ALIBI_DEVICE_NAME_MAX];
     void (*close)(struct device *device);
     pthread_mutex_t lock; /* device.lock, on a GPU */
@@ -795,5 +828,11 @@ void device_unlock(struct device *dev);
 void device_memory(struct device *dev, struct device_memory *memory);
 size_t device_peak(struct device *dev);
 void device_reset_peak(struct device *dev);
+
+/* The algorithms of matrix products, under the lock. A device that has one for each has no
+ * choices. */
+void device_tune(struct device *dev, enum tuning how);
+void device_get_choices(struct device *dev, struct choices *out);
+alibi_status device_set_choices(struct device *dev, const struct choices *given);
 
 #endif

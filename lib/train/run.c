@@ -6,7 +6,8 @@
  *
  * A step depends on the weights, the optimizer's state and the number s only: data order and
  * dropout are keyed by it. So a checkpoint holds these three, and a resumed run takes the same
- * steps as one that was never stopped.
+ * steps as one that was never stopped. With --autotune wide they also depend on the algorithms of
+ * matrix products that step 1 has chosen, which the checkpoint holds too.
  *
  * Of N ranks, rank r takes the passes i = r, r + N, ... of each step. All have the same weights and
  * the same state after it, and divide a validation and the writing of a checkpoint. Rank 0 writes
@@ -43,6 +44,7 @@ struct run {
 
     struct train_state state;
     struct validation validation; /* the last one of this call */
+    bool wide;                    /* the next step chooses the algorithms of matrix products */
     bool started;                 /* the model has the weights that training begins with */
     bool validates;               /* it was asked for, and the split is long enough */
     bool together;                /* all ranks see the folder, and write checkpoints in it */
@@ -368,6 +370,68 @@ static bool unfinished(const struct run *r)
     return r->state.step < r->training.steps || validation_due(r);
 }
 
+/* ---- the algorithms of matrix products, on a device that has several for each */
+
+/* What was timed must not decide which bits a resumed run has, so the first step of a run chooses,
+ * and no later one. */
+static alibi_status begin_choices(struct run *r, const alibi_device *device)
+{
+    r->wide = r->device->ops->tune && device->autotune == ALIBI_AUTOTUNE_WIDE;
+    if (r->wide && comm_size(r->comm) > 1)
+        return fail(ALIBI_USAGE, "--autotune wide is for one process: each of several would choose "
+                                 "other algorithms; omit it");
+    device_tune(r->device, r->wide ? TUNING_WIDE : TUNING_SAME_BITS);
+    return ALIBI_OK;
+}
+
+/* Those of the checkpoint, whatever this call asks for. */
+static alibi_status restore_choices(struct run *r, const char *path)
+{
+    struct choices there = { .count = 0 }, here;
+    alibi_status status;
+
+    TRY(checkpoint_read_choices(path, &there));
+    if (there.count == 0 || !r->device->ops->tune)
+        goto out;
+    device_get_choices(r->device, &here);
+    r->wide = comm_size(r->comm) == 1 && strcmp(there.by, here.by) != 0;
+    if (comm_size(r->comm) > 1)
+        call_warn(r->call,
+                  "the algorithms of the matrix products of '%s' were chosen by one process; "
+                  "several use others, and the bits differ from here on",
+                  r->dir);
+    else if (!r->wide)
+        TRY(device_set_choices(r->device, &there));
+    else {
+        call_warn(r->call,
+                  "the algorithms of the matrix products of '%s' were chosen on '%s', and this is "
+                  "'%s': they are chosen again, and the bits differ from here on",
+                  r->dir, there.by, here.by);
+        device_tune(r->device, TUNING_WIDE);
+    }
+out:
+    mem_free(there.list);
+    return status;
+}
+
+/* After each step: all that were to be chosen are, and given ones are in use. */
+static void settle_choices(struct run *r)
+{
+    struct choices choices;
+
+    device_get_choices(r->device, &choices);
+    if (choices.dropped > 0)
+        call_warn(r->call,
+                  "step %lld: the algorithms of %d matrix products of '%s' are not offered by '%s' "
+                  "any more: the bits differ from here on",
+                  (long long)r->state.step, choices.dropped, r->dir, choices.by);
+    if (r->wide || choices.dropped > 0)
+        device_tune(r->device, TUNING_FIXED);
+    if (r->wide)
+        call_note(r->call, "chose the fastest algorithms of %d matrix products", choices.count);
+    r->wide = false;
+}
+
 /* Everything but the moments. */
 static alibi_status restore(struct run *r, const char *path)
 {
@@ -377,8 +441,10 @@ static alibi_status restore(struct run *r, const char *path)
     TRY_RETURN(agree(r, path, &state, position));
     TRY_RETURN(change_position(r, position));
     r->state = state;
-    if (unfinished(r))
+    if (unfinished(r)) {
         TRY_RETURN(checkpoint_read_weights(path, r->model));
+        TRY_RETURN(restore_choices(r, path));
+    }
     r->state.files_checksum = corpus_files_checksum(r->corpus);
     r->saved = state.step;
     return ALIBI_OK;
@@ -453,6 +519,9 @@ static alibi_status share(struct run *r)
 
 static struct checkpoint checkpoint_of(struct run *r)
 {
+    struct choices choices;
+
+    device_get_choices(r->device, &choices);
     return (struct checkpoint){
         .model = r->model,
         .tokenizer = corpus_tokenizer(r->corpus),
@@ -463,6 +532,7 @@ static struct checkpoint checkpoint_of(struct run *r)
         .user = (void *)&r->optimizer,
         .training = &r->training,
         .state = r->state,
+        .choices = choices,
         .keep = r->training.keep_best ? r->state.validation.best_step : 0,
     };
 }
@@ -767,6 +837,7 @@ static alibi_status take_step(struct run *r)
     r->state.step = step;
     r->state.loss = loss;
     r->first_loss = step == 1 ? loss : r->first_loss;
+    settle_choices(r);
     seconds = clock_seconds() - before;
     r->journal.seconds += seconds;
     r->step_seconds = r->step_seconds > 0 ? 0.9 * r->step_seconds + 0.1 * seconds : seconds;
@@ -984,6 +1055,7 @@ static alibi_status train(alibi_device *device, const struct alibi_config *confi
     forecast_begin(forecast);
     device_reset_peak(r.device);
     TRY(check_ranks(&r, resume));
+    TRY(comm_agree(r.comm, begin_choices(&r, device)));
     TRY(comm_agree(r.comm, make(&r)));
     TRY(comm_agree(r.comm, optimizer_connect(&r.optimizer, &r.training, call)));
     if (training->init && !resume) /* a model that does not fit must not leave a folder */
@@ -1000,6 +1072,7 @@ out:
     else if (status == ALIBI_NUMERIC)
         fail(status, "%s; the last checkpoint is step %lld; a smaller --lr may help", alibi_error(),
              (long long)r.saved);
+    device_tune(r.device, TUNING_SAME_BITS);
     journal_close(&r.journal);
     events_close(&r.events);
     optimizer_fini(&r.optimizer);

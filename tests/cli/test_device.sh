@@ -15,6 +15,9 @@ cmp -s cpu/log.jsonl fp32/log.jsonl && pass "is what the CPU has anyway" ||
 grep -qE '"(device|precision)"' cpu/recipe.json && fail "recipe.json" "has the machine's options" ||
     pass "a run's recipe has no device"
 [ -e none ] && fail "--precision bf16" "left a folder" || pass "a refusal leaves nothing behind"
+check "--autotune wide" "$program" train "${tiny[@]}" --device cpu --autotune wide --out one
+diff -r "$(newest cpu)" "$(newest one)" > stdout 2> stderr &&
+    pass "the CPU has one algorithm for each product" || fail "--autotune wide" "other bytes"
 
 # A recipe may name one, for every command that has them, and an option overrides it.
 echo '{ "device": "cpu", "precision": "fp32" }' > recipe.json
@@ -113,6 +116,17 @@ if has_gpu; then
         check "resume" "$program" train "${long[@]}" --device cuda --out long-half --resume
     diff -r "$(newest long)" "$(newest long-half)" > stdout 2> stderr &&
         pass "ends in the same bytes" || fail "resume of long windows" "other bytes"
+    # algorithms that the first step has chosen: products large enough to be tuned
+    wide=("${text[@]}" --layers 1 --width 512 --heads 4 --train-length 512 --batch 4
+        --steps 6 --save-every 3 --warmup 2 --quiet)
+    check "--autotune wide" \
+        "$program" train "${wide[@]}" --device cuda --autotune wide --out wide
+    [ "$(grep -c '"algorithm":' wide/step-00000003/products.json)" -ge 4 ] &&
+        pass "stores what it has chosen" || fail "--autotune wide" "no algorithms"
+    cp -r wide wide-half && rm -rf wide-half/step-00000006 && # without the option, as it is stored
+        check "resume" "$program" train "${wide[@]}" --device cuda --out wide-half --resume
+    diff -r "$(newest wide)" "$(newest wide-half)" > stdout 2> stderr &&
+        pass "ends in the same bytes" || fail "resume of --autotune wide" "other bytes"
     check "fp32" "$program" train "${tiny[@]}" --device cuda --precision fp32 --out single
     awk -v a="$(tail -n 1 cpu/log.jsonl | sed 's/.*"loss": *\([^,}]*\).*/\1/')" \
         -v b="$(tail -n 1 single/log.jsonl | sed 's/.*"loss": *\([^,}]*\).*/\1/')" \
@@ -145,7 +159,7 @@ if has_gpu; then
     expect 4 "memory|free" \
         "$program" train "${tiny[@]}" --layers 96 --width 12288 --heads 96 --device cuda --out big
 else
-    skip 25 "no GPU"
+    skip 29 "no GPU"
     for command in "train ${tiny[*]} --out none" "compare ${tiny[*]} --out none" "eval cpu" \
         "generate cpu" plan "bench train"; do
         expect 7 "^alibi: ${command%% *}: .*(GPU|CUDA|cuda)" "$program" $command --device cuda

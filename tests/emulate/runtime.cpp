@@ -171,9 +171,12 @@ cudaError_t cudaEventSynchronize(cudaEvent_t)
     return cudaSuccess;
 }
 
+// All that is ever timed is a product: what its algorithm is said to take.
+static float last_product = 1.0f;
+
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t, cudaEvent_t)
 {
-    *milliseconds = 1.0f;
+    *milliseconds = last_product;
     return cudaSuccess;
 }
 
@@ -209,6 +212,8 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t)
 
 // ---- cuBLASLt
 
+enum { FIRST, SAME_BITS, OTHER_ORDER, ALGORITHMS }; // algo.data[0], each faster than the one before
+
 struct cublasLtDesc {
     cublasOperation_t transpose_a, transpose_b;
     cublasLtEpilogue_t epilogue;
@@ -237,6 +242,11 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t)
 {
     return CUBLAS_STATUS_SUCCESS;
+}
+
+size_t cublasLtGetVersion(void)
+{
+    return 1;
 }
 
 const char *cublasLtGetStatusName(cublasStatus_t)
@@ -303,11 +313,13 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t, int,
+                                              cublasLtMatmulPreference_t, int most,
                                               cublasLtMatmulHeuristicResult_t *found, int *count)
 {
-    found[0] = {};
-    *count = 1;
+    for (*count = 0; *count < ALGORITHMS && *count < most; ++*count) {
+        found[*count] = {};
+        found[*count].algo.data[0] = (uint64_t)*count;
+    }
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -332,15 +344,18 @@ static float gelu(float x)
 
 // One number of D: alpha and beta as linear.cu uses them.
 static float sum_of(const cublasLtDesc *desc, const void *a, const cublasLtLayout *la,
-                    const void *b, const cublasLtLayout *lb, int64_t row, int64_t column)
+                    const void *b, const cublasLtLayout *lb, int64_t row, int64_t column,
+                    bool backwards)
 {
     const bool ta = desc->transpose_a == CUBLAS_OP_T, tb = desc->transpose_b == CUBLAS_OP_T;
     const int64_t inner = (int64_t)(ta ? la->rows : la->columns);
     float sum = 0.0f;
 
-    for (int64_t k = 0; k < inner; k++)
+    for (int64_t i = 0; i < inner; i++) {
+        const int64_t k = backwards ? inner - 1 - i : i;
         sum += read(a, la->type, ta ? row * la->leading + k : k * la->leading + row) *
                read(b, lb->type, tb ? k * lb->leading + column : column * lb->leading + k);
+    }
     return sum;
 }
 
@@ -348,14 +363,16 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                               const void *a, cublasLtMatrixLayout_t la, const void *b,
                               cublasLtMatrixLayout_t lb, const void *beta, const void *c,
                               cublasLtMatrixLayout_t lc, void *d, cublasLtMatrixLayout_t ld,
-                              const cublasLtMatmulAlgo_t *, void *, size_t, cudaStream_t)
+                              const cublasLtMatmulAlgo_t *algorithm, void *, size_t, cudaStream_t)
 {
     const float of_product = *(const float *)alpha, of_c = *(const float *)beta;
+    const bool backwards = algorithm->data[0] == OTHER_ORDER;
 
+    last_product = (float)(ALGORITHMS - algorithm->data[0]);
     for (int64_t column = 0; column < (int64_t)ld->columns; column++)
         for (int64_t row = 0; row < (int64_t)ld->rows; row++) {
             const int64_t place = column * ld->leading + row;
-            float x = of_product * sum_of(desc, a, la, b, lb, row, column);
+            float x = of_product * sum_of(desc, a, la, b, lb, row, column, backwards);
             if (of_c != 0.0f)
                 x += of_c * read(c, lc->type, column * lc->leading + row);
             if (desc->epilogue & CUBLASLT_EPILOGUE_BIAS)

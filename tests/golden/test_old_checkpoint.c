@@ -68,7 +68,7 @@ static void tensors_are_written_again_to_the_same_bytes(void **state)
     for (int i = 0; i < PARTS; i++)
         if (i == PART_CONFIG || i == PART_STATE)
             assert_members_stay(from, step_path(folder, 2), part_names[i]);
-        else
+        else if (i != PART_PRODUCTS) /* of runs on a GPU only */
             assert_same_file(from, step_path(folder, 2), part_names[i]);
     optimizer_fini(&o);
     model_free(m);

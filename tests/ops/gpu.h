@@ -30,7 +30,7 @@ static inline const char *type_name(enum dtype type)
 /* NULL: there is none, which is no failure unless ALIBI_GPU is in the environment. */
 static inline alibi_device *open_gpu(void)
 {
-    const struct alibi_compute compute = { ALIBI_DEVICE_CUDA, ALIBI_FP32, 0 };
+    const struct alibi_compute compute = { .device = ALIBI_DEVICE_CUDA, .precision = ALIBI_FP32 };
     alibi_device *device = NULL;
     alibi_status status = alibi_device_open(&device, &compute, NULL);
 

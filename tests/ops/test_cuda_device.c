@@ -235,7 +235,9 @@ static void devices_of_one_gpu_do_not_disturb_each_other(void **state)
 
 static void a_gpu_that_is_not_there_is_named(void **state)
 {
-    const struct alibi_compute compute = { ALIBI_DEVICE_CUDA, ALIBI_FP32, 99 };
+    const struct alibi_compute compute = { .device = ALIBI_DEVICE_CUDA,
+                                           .precision = ALIBI_FP32,
+                                           .gpu = 99 };
     alibi_device *device = NULL;
 
     (void)state;

@@ -25,7 +25,7 @@ static alibi_device *gpu;
 
 static int find_gpu(void **state)
 {
-    const struct alibi_compute compute = { ALIBI_DEVICE_CUDA, ALIBI_FP32, 0 };
+    const struct alibi_compute compute = { .device = ALIBI_DEVICE_CUDA, .precision = ALIBI_FP32 };
 
     (void)state;
     cpu_device.ops = ops_cpu();

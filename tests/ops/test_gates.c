@@ -100,7 +100,7 @@ static void check(struct device *dev)
 
 static void a_million_gates_are_as_exact_as_the_first(void **state)
 {
-    const struct alibi_compute compute = { ALIBI_DEVICE_CUDA, ALIBI_FP32, 0 };
+    const struct alibi_compute compute = { .device = ALIBI_DEVICE_CUDA, .precision = ALIBI_FP32 };
 
     (void)state;
     cpu_device.ops = ops_cpu();

@@ -449,8 +449,8 @@ static void every_form_on_a_gpu_is_that_of_the_cpu(void **state)
 {
     (void)state;
     for (int bf16 = 0; bf16 < 2; bf16++) {
-        const struct alibi_compute compute_on = { ALIBI_DEVICE_CUDA, bf16 ? ALIBI_BF16 : ALIBI_FP32,
-                                                  0 };
+        const struct alibi_compute compute_on = { .device = ALIBI_DEVICE_CUDA,
+                                                  .precision = bf16 ? ALIBI_BF16 : ALIBI_FP32 };
         alibi_device *device = NULL;
 
         if (alibi_device_open(&device, &compute_on, NULL) != ALIBI_OK)
@@ -485,7 +485,8 @@ static void wrong_lengths_on_a_gpu_stay_inside_the_tensors(void **state)
 {
     static const int32_t wrong[] = { -5, 900, 3, 2000000000, -2000000000, 77 },
                          wrong_lengths[] = { -1, 0, 2000000000 }, wrong_rows[] = { -7, 4, 99999 };
-    const struct alibi_compute compute_on = { ALIBI_DEVICE_CUDA, ALIBI_BF16, 0 };
+    const struct alibi_compute compute_on = { .device = ALIBI_DEVICE_CUDA,
+                                              .precision = ALIBI_BF16 };
     alibi_device *device = NULL;
 
     (void)state;

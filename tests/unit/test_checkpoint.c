@@ -1,15 +1,18 @@
 /* test_checkpoint.c - no damage goes unseen, and the checkpoint before it is there */
 #include "training.h"
 
+#include "choosing.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
-/* A run of four steps with checkpoints at 2 and 4. */
+/* A run of four steps with checkpoints at 2 and 4, which have every part that there is. */
 static int set_up(void **state)
 {
     struct site *p = new_site(4, 2);
 
+    p->device = choosing_device(1);
     assert_ok(train_at(p, p->run, false));
     *state = p;
     return 0;
@@ -233,6 +236,32 @@ static void a_tokenizer_or_state_that_makes_no_sense_is_named(void **state)
     forge(p, PART_STATE, "\"step\": 4", "\"step\": -4");
     assert_fails(checkpoint_read_state(p->newest, &s, &t), ALIBI_BAD_INPUT,
                  "state.json' line 2: 'step': -4 is out of range");
+}
+
+static void algorithms_that_make_no_sense_are_named(void **state)
+{
+    static const char *const forged[][3] = {
+        { "\"by\": \"", "\"of\": \"", "'by'" },
+        { "\"of\": \"", "\"by\": \"", NULL },
+        { "\"products\": [", "\"products\": [ 5,", "'product'" },
+        { "[ 5,", "[ {\"product\": \"00\"},", "'product' must have 80 hexadecimal digits" },
+        { "[ {\"product\": \"00\"},", "[", NULL },
+        { "\"algorithm\": \"0", "\"algorithm\": \"x", "'algorithm' must have 128" },
+        { "\"products\"", "\"product\"", "'products' must be a list" },
+    };
+    struct site *p = *state;
+    struct choices c;
+
+    for (size_t i = 0; i < sizeof forged / sizeof *forged; i++) {
+        forge(p, PART_PRODUCTS, forged[i][0], forged[i][1]);
+        if (forged[i][2]) {
+            assert_fails(checkpoint_read_choices(p->newest, &c), ALIBI_BAD_INPUT, forged[i][2]);
+            continue;
+        }
+        assert_ok(checkpoint_read_choices(p->newest, &c));
+        assert_true(c.count > 0);
+        mem_free(c.list);
+    }
 }
 
 /* ---- saving */
@@ -580,6 +609,7 @@ int main(void)
         RUN_TEST(a_configuration_that_is_not_the_models_is_refused),
         RUN_TEST(no_configuration_can_ask_for_memory_that_its_file_does_not_back),
         RUN_TEST(a_tokenizer_or_state_that_makes_no_sense_is_named),
+        RUN_TEST(algorithms_that_make_no_sense_are_named),
         RUN_TEST(two_checkpoints_are_kept),
         RUN_TEST(the_checkpoint_kept_next_to_the_new_one_verifies),
         RUN_TEST(a_checkpoint_that_cannot_be_read_for_a_moment_is_not_removed),

@@ -2,6 +2,8 @@
  * stopped */
 #include "training.h"
 
+#include "choosing.h"
+
 static struct device device;
 
 static struct model *new_model(void)
@@ -919,6 +921,102 @@ static void a_run_locks_its_device_around_every_operation(void **state)
     pthread_mutexattr_destroy(&nesting);
 }
 
+/* ---- algorithms that the first step has chosen */
+
+static void a_run_that_chose_its_algorithms_resumes_to_the_same_bytes(void **state)
+{
+    struct site *p = *state;
+    struct alibi_training t = tiny_training(6, 6);
+
+    p->device = choosing_device(1);
+    assert_ok(train(p, &t, "whole", false));
+    for (int64_t k = 1; k < t.steps; k++) {
+        char name[32];
+        snprintf(name, sizeof name, "stopped-%lld", (long long)k);
+        p->device = choosing_device(1);
+        listen_to(&p->listener, k);
+        assert_fails(train(p, &t, name, false), ALIBI_INTERRUPTED, "saved");
+        assert_non_null(strstr(p->listener.log, "chose the fastest algorithms of "));
+        p->device = choosing_device(2); /* what is the fastest now does not matter */
+        if (k % 2 == 0)
+            p->device->autotune = ALIBI_AUTOTUNE_SAME_BITS; /* nor what is asked for */
+        listen_to(&p->listener, 0);
+        assert_ok(train(p, &t, name, true));
+        assert_null(strstr(p->listener.log, "algorithms"));
+        assert_same_run(in_place(p, "whole"), in_place(p, name), t.steps);
+        assert_int_equal(choosing.count, 0); /* the next user of the device has its own */
+        assert_int_equal(choosing.how, TUNING_SAME_BITS);
+    }
+}
+
+static bool same_weights(struct site *p, const char *a, const char *b)
+{
+    int64_t count;
+    float *x = weights(p, a, &count), *y = weights(p, b, &count);
+    bool same = memcmp(x, y, (size_t)count * sizeof *x) == 0;
+
+    free(x);
+    free(y);
+    return same;
+}
+
+static void algorithms_change_bits_unless_the_same_bits_are_asked_for(void **state)
+{
+    struct site *p = *state;
+    struct alibi_training t = tiny_training(3, 3);
+
+    assert_ok(train(p, &t, "cpu", false));
+    for (unsigned char n = 1; n < 3; n++) {
+        p->device = choosing_device(n);
+        assert_ok(train(p, &t, n == 1 ? "one" : "two", false));
+    }
+    assert_false(same_weights(p, "cpu", "one"));
+    assert_false(same_weights(p, "one", "two"));
+    p->device->autotune = ALIBI_AUTOTUNE_SAME_BITS;
+    assert_ok(train(p, &t, "same-bits", false));
+    assert_same_run(in_place(p, "cpu"), in_place(p, "same-bits"), 3);
+}
+
+static void algorithms_of_another_device_are_chosen_again_and_that_is_said(void **state)
+{
+    struct site *p = *state;
+    struct alibi_training t = tiny_training(4, 4);
+
+    p->device = choosing_device(1);
+    listen_to(&p->listener, 2);
+    assert_fails(train(p, &t, "run", false), ALIBI_INTERRUPTED, "saved");
+    p->device = choosing_device(2);
+    choosing.by = "a device that chooses, version 2";
+    listen_to(&p->listener, 3);
+    assert_fails(train(p, &t, "run", true), ALIBI_INTERRUPTED, "saved");
+    assert_non_null(strstr(p->listener.log, "version 1', and this is '"));
+    assert_non_null(strstr(p->listener.log, "the bits differ from here on"));
+    choosing.fastest = 3;
+    listen_to(&p->listener, 0); /* those of version 2 are stored now */
+    assert_ok(train(p, &t, "run", true));
+    assert_null(strstr(p->listener.log, "algorithms"));
+    p->device = test_device();
+    listen_to(&p->listener, 0); /* a device that has one for each product */
+    t.steps = 5;
+    assert_ok(train(p, &t, "run", true));
+    assert_null(strstr(p->listener.log, "algorithms"));
+}
+
+static void algorithms_that_are_not_offered_any_more_are_counted(void **state)
+{
+    struct site *p = *state;
+    struct alibi_training t = tiny_training(4, 4);
+
+    p->device = choosing_device(5);
+    listen_to(&p->listener, 2);
+    assert_fails(train(p, &t, "run", false), ALIBI_INTERRUPTED, "saved");
+    choosing.offered = 2;
+    listen_to(&p->listener, 0);
+    assert_ok(train(p, &t, "run", true));
+    assert_non_null(strstr(p->listener.log, "warning: step 3: the algorithms of "));
+    assert_null(strstr(p->listener.log, "step 4: the algorithms of "));
+}
+
 #define RUN_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -932,6 +1030,10 @@ int main(void)
         cmocka_unit_test_teardown(a_gradient_that_is_not_finite_is_named, no_leak),
         cmocka_unit_test_teardown(the_largest_finite_gradient_is_finite, no_leak),
         RUN_TEST(a_run_locks_its_device_around_every_operation),
+        RUN_TEST(a_run_that_chose_its_algorithms_resumes_to_the_same_bytes),
+        RUN_TEST(algorithms_change_bits_unless_the_same_bits_are_asked_for),
+        RUN_TEST(algorithms_of_another_device_are_chosen_again_and_that_is_said),
+        RUN_TEST(algorithms_that_are_not_offered_any_more_are_counted),
         RUN_TEST(clipping_bounds_the_norm_of_the_update),
         RUN_TEST(four_passes_of_two_windows_are_one_of_eight),
         RUN_TEST(training_lowers_the_loss),

@@ -60,9 +60,10 @@ enum {
     REPLAYS = 8,               /* pieces of work that replay.c keeps */
 };
 
-/* The autotuner of linear.cu tries a product's algorithms when the product has run `after` times
- * and takes `flops` or more. */
+/* The autotuner of linear.cu tries a product's algorithms when the product has run `after` times,
+ * or with TUNING_WIDE when it first runs, and takes `flops` or more. */
 struct autotune {
+    enum tuning how;
     int after;
     double flops;
     int tuned; /* products so far */
@@ -86,6 +87,7 @@ struct cuda_replay {
 struct context {
     const struct cuda_host *host;
     int index; /* of the GPU, as the runtime counts */
+    char name[CUDA_NAME_MAX];
     int multiprocessors;
     bool mma_sync;           /* attention by mma.sync, not by wgmma */
     size_t shared_per_block; /* at most, with opt-in */
@@ -94,6 +96,11 @@ struct context {
     void *workspace; /* [BLAS_WORKSPACE] */
     struct cuda_plan *plans[PLAN_BUCKETS];
     struct autotune autotune;
+    struct {
+        struct product_choice *list; /* sorted by product */
+        int count, capacity;
+        int dropped; /* given ones that cuBLASLt does not offer */
+    } choices;
     int64_t lists_from; /* keys from which attention makes lists of them; 0: never, see gpu.md */
     struct {
         void *at;
@@ -195,6 +202,9 @@ reset_peak_fn cuda_reset_peak;
 workspace_fn cuda_workspace;
 read_parts_fn cuda_read_parts;
 address_fn cuda_address;
+tune_fn cuda_tune;
+get_choices_fn cuda_get_choices;
+set_choices_fn cuda_set_choices;
 replay_fn cuda_replay;
 replay_end_fn cuda_replay_end;
 buffer_new_fn cuda_buffer_new;

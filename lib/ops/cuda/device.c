@@ -432,6 +432,7 @@ static alibi_status read_properties(struct context *c, char name[CUDA_NAME_MAX])
     c->multiprocessors = p.multiProcessorCount;
     c->shared_per_block = p.sharedMemPerBlockOptin;
     snprintf(name, CUDA_NAME_MAX, "%.*s", CUDA_NAME_MAX - 1, p.name);
+    memcpy(c->name, name, sizeof c->name);
     return ALIBI_OK;
 }
 
@@ -465,6 +466,7 @@ static void close_state(struct context *c)
         cudaStreamSynchronize(c->stream);
     cuda_parts_free(c);
     cuda_plans_free(c);
+    free(c->choices.list);
     cuda_replays_free(c);
     for (size_t i = 0; i < c->buffer_count; i++)
         cudaFree(c->buffers[i].at);
@@ -570,6 +572,9 @@ const struct ops cuda_ops = {
     .workspace = cuda_workspace,
     .read_parts = cuda_read_parts,
     .address = cuda_address,
+    .tune = cuda_tune,
+    .get_choices = cuda_get_choices,
+    .set_choices = cuda_set_choices,
     .replay = cuda_replay,
     .replay_end = cuda_replay_end,
     .buffer_new = cuda_buffer_new,

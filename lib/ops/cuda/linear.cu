@@ -19,7 +19,15 @@
 // algorithm that cuBLASLt ranks first. A large product that has run autotune.after times is
 // autotuned: all ALGORITHMS are timed, and the fastest of those that give the first one's bits on
 // the operands at hand replaces it. So timing decides the speed, and the results repeat bit for
-// bit.
+// bit. Sums that differ by their order alone may still agree after rounding to bf16; among the
+// results of a product of autotune.flops some do not: about 2^-24 sqrt(k) / 2^-8 of them differ,
+// which is 15,000 / sqrt(k) of the 10^9 / k that there are at least.
+//
+// Choices. With TUNING_WIDE (ops.h) a large product is autotuned when it first runs, and the
+// fastest algorithm is taken whatever its bits, if they repeat. Timing then decides the bits too,
+// so the choice is kept, and can be given to another device: a plan that is made later finds it by
+// its key. Bytes that were given are only compared with the algorithms that cuBLASLt offers, and
+// never handed to it.
 //
 // Decoding. A row must have the same bits whatever else is in the batch, so all products of
 // decoding have exactly DECODE_ROWS rows (padded if there are fewer), one plan per weight, and no
@@ -28,14 +36,16 @@
 // bf16 products apply GELU (the tanh form) to their fp32 sums before rounding. Its derivative is
 // our own kernel, which is faster there, and so is all of GELU in fp32, which is more accurate.
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ops/cuda/launch.cuh"
 
 enum {
-    ALGORITHMS = 8, // that the autotuner tries
-    TIMED_RUNS = 3, // of each; the fastest counts
+    ALGORITHMS = 32, // that the autotuner tries
+    TIMED_RUNS = 4,  // of each; the fastest counts
+    PLAN_FORMAT = 1, // of struct plan_key, in the choices that are stored
 };
 
 // What a plan depends on. Every byte is set, so keys are compared as bytes.
@@ -45,7 +55,8 @@ struct plan_key {
     uint8_t align_a, align_b, align_d, align_bias, align_aux;
     uint8_t unused[5];
 };
-static_assert(sizeof(plan_key) == 40, "a key has no padding");
+static_assert(sizeof(plan_key) == PRODUCT_BYTES, "a key has no padding");
+static_assert(sizeof(cublasLtMatmulAlgo_t) == ALGORITHM_BYTES, "as it is stored");
 
 struct cuda_plan {
     struct cuda_plan *next; // in the same bucket
@@ -55,6 +66,7 @@ struct cuda_plan {
     cublasLtMatmulAlgo_t algorithms[ALGORITHMS]; // as cuBLASLt ranks them
     int count, chosen;                           // count 0: cuBLASLt cannot compute this product
     int uses;                                    // up to autotune.after
+    bool tuned;                                  // or its choice was given
 };
 
 namespace
@@ -221,6 +233,65 @@ alibi_status find_algorithms(struct context *c, struct cuda_plan *plan, const st
     return blas_check(error, p);
 }
 
+// ---- choices, sorted by product
+
+int compare_products(const void *a, const void *b)
+{
+    return memcmp(((const struct product_choice *)a)->product,
+                  ((const struct product_choice *)b)->product, PRODUCT_BYTES);
+}
+
+alibi_status reserve_choices(struct context *c, int count)
+{
+    int capacity = c->choices.capacity > 0 ? c->choices.capacity : 64;
+    struct product_choice *grown;
+
+    if (count <= c->choices.capacity)
+        return ALIBI_OK;
+    while (capacity < count)
+        capacity *= 2;
+    grown = (struct product_choice *)realloc(c->choices.list, (size_t)capacity * sizeof *grown);
+    if (!grown)
+        return fail(ALIBI_MEMORY, "no memory for the algorithms of %d matrix products", count);
+    c->choices.list = grown;
+    c->choices.capacity = capacity;
+    return ALIBI_OK;
+}
+
+alibi_status keep_choice(struct context *c, const struct cuda_plan *plan)
+{
+    struct product_choice *choice;
+
+    TRY_RETURN(reserve_choices(c, c->choices.count + 1));
+    choice = &c->choices.list[c->choices.count++];
+    memcpy(choice->product, &plan->key, PRODUCT_BYTES);
+    memcpy(choice->algorithm, &plan->algorithms[plan->chosen], ALGORITHM_BYTES);
+    qsort(c->choices.list, (size_t)c->choices.count, sizeof *choice, compare_products);
+    return ALIBI_OK;
+}
+
+// The choice for this product, if there is one that cuBLASLt still offers. Another one is dropped:
+// the product has other bits from now on.
+void recall_choice(struct context *c, struct cuda_plan *plan)
+{
+    struct product_choice wanted, *found, *end = c->choices.list + c->choices.count;
+
+    memcpy(wanted.product, &plan->key, PRODUCT_BYTES);
+    found = (struct product_choice *)bsearch(&wanted, c->choices.list, (size_t)c->choices.count,
+                                             sizeof wanted, compare_products);
+    if (!found)
+        return;
+    for (int i = 0; i < plan->count; i++)
+        if (memcmp(&plan->algorithms[i], found->algorithm, ALGORITHM_BYTES) == 0) {
+            plan->chosen = i;
+            plan->tuned = true;
+            return;
+        }
+    memmove(found, found + 1, (size_t)(end - found - 1) * sizeof *found);
+    c->choices.count--;
+    c->choices.dropped++;
+}
+
 void free_plan(struct cuda_plan *plan)
 {
     if (plan->how)
@@ -248,6 +319,8 @@ alibi_status find_plan(struct context *c, struct cuda_plan **out, const struct p
     plan->key = key;
     TRY(describe(plan, p));
     TRY(find_algorithms(c, plan, p));
+    if (c->choices.count > 0)
+        recall_choice(c, plan);
     plan->next = *bucket;
     *out = *bucket = plan;
     return ALIBI_OK;
@@ -323,37 +396,36 @@ alibi_status fingerprint(struct context *c, uint64_t *out, const struct product 
     return ALIBI_OK;
 }
 
-// Milliseconds of one product, the fastest of TIMED_RUNS. Clearing the workspace, which is larger
-// than the L2 cache, evicts the operands: a training step finds most of them in memory too.
+// Milliseconds of one product. Clearing the workspace, which is larger than the L2 cache, evicts
+// the operands: a training step finds most of them in memory too. *works is false if cuBLASLt
+// refuses an algorithm that it has offered.
 alibi_status time_algorithm(struct context *c, struct cuda_plan *plan, const struct product *p,
-                            void *d, int algorithm, cudaEvent_t events[2], float *time)
+                            void *d, int algorithm, cudaEvent_t events[2], float *time, bool *works)
 {
-    *time = INFINITY;
-    for (int i = 0; i < TIMED_RUNS; i++) {
-        float one;
-        TRY_RETURN(
-            cuda_check(cudaMemsetAsync(c->workspace, 0, BLAS_WORKSPACE, c->stream), "autotuning"));
-        TRY_RETURN(cuda_check(cudaEventRecord(events[0], c->stream), "autotuning"));
-        TRY_RETURN(run_algorithm(c, plan, p, d, algorithm));
-        TRY_RETURN(cuda_check(cudaEventRecord(events[1], c->stream), "autotuning"));
-        TRY_RETURN(cuda_check(cudaEventSynchronize(events[1]), "autotuning"));
-        TRY_RETURN(cuda_check(cudaEventElapsedTime(&one, events[0], events[1]), "autotuning"));
-        *time = fminf(*time, one);
-    }
-    return ALIBI_OK;
+    TRY_RETURN(
+        cuda_check(cudaMemsetAsync(c->workspace, 0, BLAS_WORKSPACE, c->stream), "autotuning"));
+    TRY_RETURN(cuda_check(cudaEventRecord(events[0], c->stream), "autotuning"));
+    *works = run_algorithm(c, plan, p, d, algorithm) == ALIBI_OK;
+    TRY_RETURN(cuda_check(cudaEventRecord(events[1], c->stream), "autotuning"));
+    TRY_RETURN(cuda_check(cudaEventSynchronize(events[1]), "autotuning"));
+    return cuda_check(cudaEventElapsedTime(time, events[0], events[1]), "autotuning");
 }
 
-// Chooses the fastest algorithm among those with the first one's bits. It runs on the operands at
-// hand; the product overwrites its output afterwards. A product that adds to its output writes to
-// memory of its own here; if there is none, the plan stays as it is.
+// Chooses the fastest algorithm among those with the first one's bits; with TUNING_WIDE, of all
+// whose bits repeat. The algorithms take turns, so that a clock that changes slowly is the same for
+// all. They run on the operands at hand; the product overwrites its output afterwards. A product
+// that adds to its output writes to memory of its own here; if there is none, the plan stays as it
+// is.
 alibi_status autotune(struct context *c, struct cuda_plan *plan, const struct product *p)
 {
     const size_t bytes = (size_t)(p->m * p->n) * dtype_bytes(p->sums);
+    const bool wide = c->autotune.how == TUNING_WIDE;
     alibi_status status = ALIBI_OK;
     cudaEvent_t events[2] = { NULL, NULL };
     void *trial = NULL, *d = p->d;
-    float best = INFINITY, time;
-    uint64_t first = 0, bits;
+    float best[ALGORITHMS] = {}, time;
+    uint64_t first[ALGORITHMS] = {}, bits;
+    bool fits[ALGORITHMS] = {};
 
     if (p->c) {
         if (!cuda_try_new(c, &trial, bytes))
@@ -362,17 +434,22 @@ alibi_status autotune(struct context *c, struct cuda_plan *plan, const struct pr
     }
     for (int i = 0; i < 2; i++)
         TRY(cuda_check(cudaEventCreate(&events[i]), "autotuning"));
-    for (int i = 0; i < plan->count; i++) {
-        TRY(run_algorithm(c, plan, p, d, i));
-        TRY(fingerprint(c, &bits, p, d));
-        TRY(time_algorithm(c, plan, p, d, i, events, &time));
-        if (i == 0)
-            first = bits;
-        if (bits == first && time < best) {
-            best = time;
-            plan->chosen = i;
+    for (int run = 0; run < TIMED_RUNS; run++)
+        for (int i = 0; i < plan->count; i++) {
+            if (run > 0 && !fits[i])
+                continue;
+            TRY(time_algorithm(c, plan, p, d, i, events, &time, &fits[i]));
+            TRY(fingerprint(c, &bits, p, d));
+            if (run == 0)
+                first[i] = bits;
+            best[i] = run == 0 ? time : fminf(best[i], time);
+            fits[i] = fits[i] && bits == first[wide ? i : 0];
         }
-    }
+    for (int i = 0; i < plan->count; i++)
+        if (fits[i] && (!fits[plan->chosen] || best[i] < best[plan->chosen]))
+            plan->chosen = i;
+    if (wide)
+        TRY(keep_choice(c, plan));
     c->autotune.tuned++;
 out:
     for (int i = 0; i < 2; i++)
@@ -382,13 +459,14 @@ out:
     return status;
 }
 
-// Whether now is the time: the count passes autotune.after once.
+// Whether now is the time, which comes once.
 bool is_worth_tuning(struct context *c, struct cuda_plan *plan, const struct product *p)
 {
-    if (p->decoding || plan->count < 2 || plan->uses > c->autotune.after ||
+    if (p->decoding || plan->tuned || plan->count < 2 ||
         2.0 * (double)p->m * (double)p->n * (double)p->k < c->autotune.flops)
         return false;
-    return plan->uses++ == c->autotune.after;
+    plan->tuned = c->autotune.how == TUNING_WIDE || plan->uses++ == c->autotune.after;
+    return plan->tuned;
 }
 
 // *done is false, and nothing happened, if cuBLASLt cannot compute it.
@@ -545,6 +623,45 @@ void cuda_plans_free(struct context *c)
             free_plan(c->plans[i]);
             c->plans[i] = next;
         }
+}
+
+// Products that were chosen by their speed alone get their bits back.
+void cuda_tune(struct device *dev, enum tuning how)
+{
+    struct context *c = cuda_of(dev);
+
+    if (how == TUNING_WIDE || (how == TUNING_SAME_BITS && c->choices.count > 0)) {
+        cuda_plans_free(c);
+        c->choices.count = 0;
+    }
+    c->choices.dropped = 0;
+    c->autotune.how = how;
+}
+
+void cuda_get_choices(struct device *dev, struct choices *out)
+{
+    struct context *c = cuda_of(dev);
+
+    *out = {
+        .by = {}, .count = c->choices.count, .list = c->choices.list, .dropped = c->choices.dropped
+    };
+    snprintf(out->by, sizeof out->by, "%s, cuBLASLt %zu, format %d", c->name, cublasLtGetVersion(),
+             (int)PLAN_FORMAT);
+}
+
+alibi_status cuda_set_choices(struct device *dev, const struct choices *given)
+{
+    struct context *c = cuda_of(dev);
+
+    TRY_RETURN(reserve_choices(c, given->count));
+    cuda_plans_free(c);
+    if (given->count > 0)
+        memcpy(c->choices.list, given->list, (size_t)given->count * sizeof *given->list);
+    qsort(c->choices.list, (size_t)given->count, sizeof *given->list, compare_products);
+    c->choices.count = given->count;
+    c->choices.dropped = 0;
+    c->autotune.how = TUNING_FIXED;
+    return ALIBI_OK;
 }
 
 // Of both padded operands, in fp32; each begins at a multiple of 16 bytes.

@@ -1,6 +1,7 @@
 /* cublasLt.h - the part of cuBLASLt that lib/ops/cuda uses, for the emulated GPU
  *
- * One algorithm for every product; names and meanings are NVIDIA's. */
+ * Three algorithms for every product: the first, a faster one with the same bits, and the fastest,
+ * which adds in another order. Names and meanings are NVIDIA's. */
 #ifndef CUBLASLT_H
 #define CUBLASLT_H
 
@@ -59,6 +60,7 @@ typedef struct {
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle);
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle);
+size_t cublasLtGetVersion(void);
 const char *cublasLtGetStatusName(cublasStatus_t status);
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
                                         cudaDataType_t scale);
