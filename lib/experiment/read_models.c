@@ -72,24 +72,35 @@ void model_groups(struct alibi_option_group out[2], struct experiment_model *m)
 }
 
 /* A recipe is a file beside the experiment, or one of the folder `recipes` beside its folder. */
+static alibi_status recipe_path(char **out, const char *experiment, const char *name)
+{
+    alibi_status status;
+    bool is_path = strchr(name, '/') || strstr(name, ".json");
+    char *folder = NULL;
+    struct text relative = { 0 };
+
+    text_append(&relative, is_path ? "%s" : "../recipes/%s.json", name);
+    TRY(text_status(&relative));
+    TRY(path_folder(&folder, experiment));
+    TRY(path_join(out, folder, relative.data));
+out:
+    text_free(&relative);
+    mem_free(folder);
+    return status;
+}
+
 static alibi_status read_recipe(struct reader *r, struct experiment_model *m, const json_t *name)
 {
     alibi_status status;
     struct alibi_option_group groups[2];
-    char *folder = NULL, *path = NULL;
-    struct text relative = { 0 };
-    bool is_path;
+    char *path = NULL;
 
     model_groups(groups, m);
     if (!json_is_string(name)) {
         status = at_place(r, fail(ALIBI_BAD_INPUT, "the name of a recipe is expected"));
         goto out;
     }
-    is_path = strchr(json_string_value(name), '/') || strstr(json_string_value(name), ".json");
-    text_append(&relative, is_path ? "%s" : "../recipes/%s.json", json_string_value(name));
-    TRY(text_status(&relative));
-    TRY(path_folder(&folder, r->e->path));
-    TRY(path_join(&path, folder, relative.data));
+    TRY(recipe_path(&path, r->e->path, json_string_value(name)));
     status = alibi_options_read(groups, 2, path);
     if (status == ALIBI_OK && (m->training.init != NULL || m->training.keep_best))
         status = fail(ALIBI_BAD_INPUT, "'%s' has '%s', which does not apply here", path,
@@ -97,10 +108,45 @@ static alibi_status read_recipe(struct reader *r, struct experiment_model *m, co
     if (status != ALIBI_OK)
         status = at_place(r, status);
 out:
-    text_free(&relative);
     mem_free(path);
-    mem_free(folder);
     return status;
+}
+
+/* The members of the recipe that these settings name, in its place. */
+static alibi_status inline_recipe(json_t *settings, const char *experiment)
+{
+    static const char *const not_settings[] = { "recipe", "seed", "init", "keep_best" };
+    alibi_status status = ALIBI_OK;
+    char *path = NULL;
+    json_t *recipe = NULL;
+    const char *name = json_string_value(json_object_get(settings, "recipe"));
+
+    if (name == NULL)
+        goto out;
+    TRY(recipe_path(&path, experiment, name));
+    TRY(json_read(&recipe, path));
+    for (int i = 0; i < 4; i++)
+        json_object_del(recipe, not_settings[i]);
+    json_object_del(settings, "recipe");
+    if (json_object_update_missing(settings, recipe) != 0)
+        status = fail(ALIBI_MEMORY, "not enough memory for a recipe");
+out:
+    json_decref(recipe);
+    mem_free(path);
+    return status;
+}
+
+alibi_status inline_recipes(json_t *json, const char *experiment)
+{
+    const char *key;
+    json_t *group;
+
+    TRY_RETURN(inline_recipe(json_object_get(json, "settings"), experiment));
+    json_object_foreach(json_object_get(json, "models"), key, group)
+    {
+        TRY_RETURN(inline_recipe(json_object_get(group, "settings"), experiment));
+    }
+    return ALIBI_OK;
 }
 
 /* "task:passkey=0.05,task:needles=0.05", as --mix of `train` has them, without the text. */

@@ -375,6 +375,17 @@ sed 's/"layers"/"recipe": ".\/start.json", "layers"/' two.json > changed/two.jso
 expect 3 "'settings.recipe': .*start.json' has 'init', which does not apply" "$ALIBI" reproduce \
     changed/two.json "${two[@]}" --out none
 
+# The folder has the members of a recipe, and can be moved to where there is none.
+echo '{ "recipe": 1, "seed": 3, "layers": 2, "ff_width": 24 }' > changed/own.json
+sed 's/"layers"/"recipe": ".\/own.json", "layers"/' two.json > changed/two.json
+check "settings that start from a recipe" "$ALIBI" reproduce changed/two.json "${two[@]}" \
+    --out from-recipe
+rm changed/own.json
+mv from-recipe moved
+check "the report of a folder that was moved" "$ALIBI" report moved
+has "has the recipe's settings" '"ff_width": 24' moved/experiment.json
+has "but those of the experiment where both have one" '"layers": 1' moved/experiment.json
+
 # A plan estimates what tests of a whole text will read.
 sed 's/"tokens": 320, "text": "b"/"tokens": 0/' two.json > changed/two.json
 plan=("$ALIBI" reproduce changed/two.json --plan --quiet --out none)
