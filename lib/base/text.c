@@ -179,3 +179,10 @@ void line_clean(char *line)
         at += step > 0 ? step : 1;
     }
 }
+
+bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), tail = strlen(end);
+
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}

@@ -512,7 +512,7 @@ alibi_status alibi_evaluate(const alibi_model *model, const alibi_corpus *corpus
     if (eval->protocol != ALIBI_STREAM) {
         snprintf(task, sizeof task, "eval %lld", (long long)eval->length);
         if (trained > 0 && eval->length > trained)
-            call_note(call, "evaluating at %lld, the model was trained at %lld",
+            call_note(call, "evaluating at %lld; the model was trained at %lld",
                       (long long)eval->length, (long long)trained);
     }
     return evaluate_span(model->model, span, eval, task, result, call);

@@ -350,13 +350,6 @@ static alibi_status add_ours(struct mapped *m, const struct family *f, int param
     return add_tensor(m, ours->name, ours->rank, ours->shape[0], ours->shape[1], type);
 }
 
-static bool ends_with(const char *name, const char *end)
-{
-    size_t bytes = strlen(name), last = strlen(end);
-
-    return bytes >= last && strcmp(name + bytes - last, end) == 0;
-}
-
 /* A tied output layer may be in the file a second time. */
 static bool is_ignored(const struct family *f, const struct alibi_config *c, const char *name)
 {

@@ -478,13 +478,6 @@ static alibi_status inspect_gguf(struct page *p, const char *path)
     return ALIBI_OK;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), tail = strlen(end);
-
-    return length >= tail && strcmp(text + length - tail, end) == 0;
-}
-
 /* The numbers and names of config.json, and the tensors of each file. */
 static alibi_status inspect_huggingface(struct page *p, const char *folder)
 {

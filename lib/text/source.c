@@ -237,24 +237,15 @@ static alibi_status read_document(struct source *s, const char *how)
     return ALIBI_OK;
 }
 
-static bool ends_with(const char *name, size_t length, const char *suffix)
-{
-    size_t bytes = strlen(suffix);
-
-    return length >= bytes && memcmp(name + length - bytes, suffix, bytes) == 0;
-}
-
 static bool is_json(const struct source *s, const char *path)
 {
-    size_t length = strlen(path);
+    static const char *const endings[] = { ".jsonl",  ".jsonl.gz",  ".jsonl.zst",
+                                           ".ndjson", ".ndjson.gz", ".ndjson.zst" };
+    bool named = false;
 
-    if (s->format != ALIBI_FORMAT_AUTO)
-        return s->format == ALIBI_FORMAT_JSONL;
-    if (ends_with(path, length, ".gz"))
-        length -= strlen(".gz");
-    else if (ends_with(path, length, ".zst"))
-        length -= strlen(".zst");
-    return ends_with(path, length, ".jsonl") || ends_with(path, length, ".ndjson");
+    for (int i = 0; i < 6; i++)
+        named = named || ends_with(path, endings[i]);
+    return s->format == ALIBI_FORMAT_AUTO ? named : s->format == ALIBI_FORMAT_JSONL;
 }
 
 /* ---- text as documents */

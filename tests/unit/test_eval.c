@@ -629,7 +629,7 @@ static void going_past_the_training_length_is_one_note(void **state)
     assert_ok(alibi_evaluate(&model, c, ALIBI_ALL, &(struct alibi_eval){ .length = 20 }, &r,
                              test_call()));
     assert_int_equal(seen.notes, 1);
-    assert_string_equal(seen.note, "evaluating at 20, the model was trained at 8");
+    assert_string_equal(seen.note, "evaluating at 20; the model was trained at 8");
     test_watch(NULL, NULL, NULL);
     alibi_corpus_free(c);
     model_free(model.model);
