@@ -24,6 +24,7 @@ build: packages
 
 demo: program
 	$(ALIBI) compare --seed $(SEED) --out runs/demo-$(SEED)
+	$(ALIBI) reproduce demo-reach --tier cpu --out runs/demo-reach
 
 # The fast tests: under five minutes on two cores, with the build.
 test: build

@@ -181,9 +181,9 @@ static alibi_status read_mix(struct experiment_model *m, const json_t *value)
         snprintf(m->mix.at[m->mix.count], sizeof *m->mix.at, "%s", alibi_task_name(kind, NULL));
         m->share[m->mix.count++] = share;
         sum += share;
-        if (!(share > 0) || !(sum < 1))
-            return fail(ALIBI_BAD_INPUT, "each share has to be above 0, and their sum below 1: the "
-                                         "text has the rest");
+        if (!(share > 0) || !(sum <= 1 + 1e-9))
+            return fail(ALIBI_BAD_INPUT, "each share has to be above 0, and their sum at most 1: "
+                                         "the text has the rest");
     }
     if (list == NULL)
         return fail(ALIBI_BAD_INPUT, "tasks with their shares of the windows are expected, such as "

@@ -462,16 +462,26 @@ alibi_status curves_of_uses(struct curves **out, const struct view *v,
 
 /* ---- the chain */
 
-/* Whether a model is drawn: one that has not learned the chain at L has a loss far above. */
-static bool knows_chain(const struct report_task *t, const struct report_task_model *m)
+bool knows_chain(const struct report_task *t, const struct report_task_model *m)
 {
     return m->bins > 0 && m->at[t->lengths->count - 1].unlearned == 0;
+}
+
+const struct report_task_model *chain_longest(const struct report_task *t)
+{
+    const struct report_task_model *longest = NULL;
+
+    for (int m = 0; m < t->models; m++)
+        if (knows_chain(t, &t->model[m]) &&
+            (longest == NULL || t->model[m].length > longest->length))
+            longest = &t->model[m];
+    return longest;
 }
 
 alibi_status curves_of_chain(struct curves **out, const struct view *v, const struct report_task *t,
                              bool above)
 {
-    const struct report_task_model *longest = NULL;
+    const struct report_task_model *longest = chain_longest(t);
     struct curves *c = NULL;
     struct range r = { INFINITY, 0 };
 
@@ -486,8 +496,6 @@ alibi_status curves_of_chain(struct curves **out, const struct view *v, const st
                       above ? p->nll - p->bayes : p->nll, above ? p->low : NAN, p->high);
             extend(&r, p->nll);
         }
-        if (knows_chain(t, x) && (longest == NULL || x->length > longest->length))
-            longest = x;
     }
     if (longest != NULL && !above && c->chart.count < SERIES_MAX) {
         int bayes = add_reference(c, "Bayes");

@@ -321,6 +321,44 @@ static alibi_status append_task(struct text *out, const struct report_experiment
     return ALIBI_OK;
 }
 
+/* Losses by position in the longest window: a line per range of positions, a column per model. */
+static alibi_status append_chain(struct text *out, const struct report_experiment *x,
+                                 const struct report_task *t, int columns, bool colour)
+{
+    const struct report_task_model *longest = chain_longest(t);
+    struct table table;
+
+    if (longest == NULL)
+        return ALIBI_OK;
+    TRY_RETURN(table_init(&table, 1 + longest->bins, 2 + t->models));
+    table_set(&table, 0, 0, "position");
+    table_set(&table, 0, 1, " Bayes");
+    for (int b = 0; b < longest->bins; b++) {
+        const struct report_position *p = &longest->position[b];
+
+        table_set(&table, 1 + b, 0, "%lld to %lld", (long long)p->first, (long long)p->last);
+        table_set(&table, 1 + b, 1, " %s", show_real(p->bayes, 4).text);
+    }
+    for (int m = 0; m < t->models; m++) {
+        const struct report_task_model *model = &t->model[m];
+
+        table_set(&table, 0, 2 + m, " %s", x->model[model->method]);
+        for (int b = 0; b < longest->bins; b++)
+            table_set(&table, 1 + b, 2 + m, " %s",
+                      knows_chain(t, model) && b < model->bins
+                          ? show_real(model->position[b].nll, 4).text
+                          : NO_VALUE);
+    }
+    text_append(out,
+                "%s: loss of %s by position in windows of %lld tokens, and the lowest that is "
+                "possible\n\n",
+                t->name, t->task, (long long)longest->length);
+    table_append_parts(out, &table, columns, 2, colour);
+    table_fini(&table);
+    text_append(out, "\n");
+    return ALIBI_OK;
+}
+
 /* ---- the terminal */
 
 static void append_claims(struct text *out, const struct report_experiment *x, int columns,
@@ -386,8 +424,11 @@ alibi_status report_experiment_text(struct text *out, const struct report_experi
     }
     for (int i = 0; i < x->targets; i++)
         TRY_RETURN(append_targets(out, x, &x->target[i], columns, colour));
-    for (int i = 0; i < x->tasks; i++)
+    for (int i = 0; i < x->tasks; i++) {
         TRY_RETURN(append_task(out, x, &x->task[i], colour));
+        if (x->task[i].chain)
+            TRY_RETURN(append_chain(out, x, &x->task[i], columns, colour));
+    }
     TRY_RETURN(append_attention(out, x, colour));
     for (int i = 0; i < x->streams; i++)
         TRY_RETURN(stream_text(out, x, &x->stream[i], colour));

@@ -303,6 +303,11 @@ alibi_status curves_of_targets(struct curves **out, const struct view *v,
 alibi_status curves_of_uses(struct curves **out, const struct view *v,
                             const struct report_targets *t, bool content);
 
+/* Whether the chain of a model is shown: one that has not learned it at L has a loss far above. Of
+ * these the first with the longest window; NULL: there is none. */
+bool knows_chain(const struct report_task *t, const struct report_task_model *m);
+const struct report_task_model *chain_longest(const struct report_task *t);
+
 /* The chain: the loss of every model that knows it by position, with Bayes' as a reference; or how
  * much it is above Bayes', with the range of the seeds. */
 alibi_status curves_of_chain(struct curves **out, const struct view *v, const struct report_task *t,

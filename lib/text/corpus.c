@@ -514,7 +514,7 @@ alibi_status corpus_mix_tasks(alibi_corpus **out, alibi_corpus *text,
     alibi_status status = ALIBI_OK;
     alibi_corpus *parts[CORPUS_PARTS_MAX] = { text };
     double all[CORPUS_PARTS_MAX] = { 1 };
-    int made = 0;
+    int made = 0, first;
 
     if (tasks->count >= CORPUS_PARTS_MAX)
         return fail(ALIBI_USAGE, "a mixture has at most %d tasks; %d are given",
@@ -524,8 +524,13 @@ alibi_status corpus_mix_tasks(alibi_corpus **out, alibi_corpus *text,
         all[1 + made] = shares[made];
         all[0] -= shares[made];
     }
-    TRY(alibi_corpus_mix(out, parts, all, 1 + made));
-    (*out)->borrows = true;
+    first = all[0] < 1e-9; /* tasks that fill all windows leave no share to the text */
+    if (first == 1 && made == 1) {
+        *out = parts[1];
+    } else {
+        TRY(alibi_corpus_mix(out, parts + first, all + first, 1 + made - first));
+        (*out)->borrows = first == 0;
+    }
     made = 0; /* the mixture owns them */
 out:
     for (int i = 0; i < made; i++)

@@ -66,7 +66,8 @@ void task_bayes(const struct task_windows *w, const int32_t *targets, double *nl
 /* ---- tasks as corpora (corpus.c) */
 
 /* A text and tasks to train on, as alibi_corpus_mix() has them: the tasks have their shares of the
- * windows, and the text, which the caller still owns, the rest. */
+ * windows, and the text, which the caller still owns, the rest. If there is no rest, the text is no
+ * part of it. */
 alibi_status corpus_mix_tasks(alibi_corpus **out, alibi_corpus *text,
                               const struct alibi_name_list *tasks, const double *shares);
 

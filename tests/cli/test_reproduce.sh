@@ -571,6 +571,7 @@ mixed=("$ALIBI" reproduce mixed.json own.txt --quiet)
 check "tasks in the training" "${mixed[@]}" --out mixed
 has "are learned, and have scores past it" '^alibi +0\.9[0-9]+ ±[0-9.]+ +0\.9' stdout
 has "which a claim compares" '^1\. holds in this one seed' stdout
+has "the loss of the chain has Bayes' beside it" '^128 to 255 +0\.[0-9]{4} +0\.[0-9]{4}$' stdout
 has "slopes that were learned are in the results" \
     '"name": "slopes", "place": -1, "heads": \[[0-9.e-]+, [0-9.e-]+, [0-9.e-]+, [0-9.e-]+\]' \
     mixed/results.json
@@ -591,11 +592,24 @@ unmixed() { # pattern, mix
     expect 3 "$1" "$ALIBI" reproduce other/mixed.json own.txt --out unmixed --quiet
 }
 unmixed "line 7: 'models.alibi.settings.mix': no task 'markow'; there are" '"task:markow=0.1"'
-unmixed "line 7: .*mix': each share has to be above 0" '"task:markov=0.5,task:latest=0.5"'
+unmixed "line 7: .*mix': each share has to be above 0" '"task:markov=0.5,task:recall=0.51"'
 unmixed "line 7: .*mix': tasks with their shares of the windows are expected" '"book.txt=0.5"'
 unmixed "line 7: .*mix': tasks with their shares" '0.5'
 unmixed "line 7: .*mix': 'task:latest' is listed twice" '"task:latest=0.1,task:latest=0.2"'
 holds "nothing was made" test ! -e unmixed
+sed -e 's/"mix": "[^"]*"/"mix": "task:latest=1"/' mixed.json > other/mixed.json
+expect 2 "task 'latest' hides its keys in text, and there is none" \
+    "$ALIBI" reproduce other/mixed.json own.txt --out unread --quiet
+
+# Tasks that fill all windows: one, and several.
+for mix in task:markov=1 task:markov=0.6,task:recall=0.4; do
+    sed -e "s/\"mix\": \"[^\"]*\"/\"mix\": \"$mix\"/" -e 's/"steps": 700/"steps": 20/' \
+        -e '/"windows"/d' mixed.json > other/mixed.json
+    rm -rf alone
+    check "only tasks in the training: $mix" "$ALIBI" reproduce other/mixed.json own.txt --quiet \
+        --out alone
+    has "they were not learned in 20 steps" '^alibi +[-0-9.]+ ±[0-9.]+ +not learned' stdout
+done
 
 # Models with the weights of another: tested with another position, and with a fitted temperature.
 cat > derived.json << 'END'

@@ -385,7 +385,7 @@ static void the_chain_is_drawn_against_bayes(void **state)
                                 .lengths = &lengths,
                                 .models = 2,
                                 .model = models };
-    struct text page;
+    struct text page, shown = { 0 };
     const char *figure;
 
     (void)state;
@@ -414,6 +414,10 @@ static void the_chain_is_drawn_against_bayes(void **state)
     assert_non_null(figure);
     assert_contains(figure, ",33,0.1000,(-0.0500 to 0.2500)\"");
     text_free(&page);
+    assert_ok(report_experiment_text(&shown, &s->x, 120, false));
+    assert_contains(shown.data, "loss of markov by position in windows of 1024 tokens");
+    assert_contains(shown.data, "32 to 32  1.1000  1.2000");
+    text_free(&shown);
     free_sample(s);
 }
 
