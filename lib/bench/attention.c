@@ -209,7 +209,7 @@ static alibi_status measure(struct bench *b, struct alibi_bench_attention_result
     }
     if (b->how->decode) {
         TRY_RETURN(take(b, &norms));
-        TRY_RETURN(b->device->ops->attention_norms(b->device, norms, b->call.k, 0, ragged_none()));
+        TRY_RETURN(b->device->ops->attention_norms(b->device, norms, b->call.k, 0));
         b->call.skip.norms = norms;
         TRY_RETURN(time_calls(b, decode, DECODE_TIMES, &r->decode_seconds));
     }

@@ -168,7 +168,7 @@ static alibi_status measure_keys(struct fetch *f)
 
     if (tiles == 0)
         return ALIBI_OK;
-    TRY_RETURN(dev->ops->attention_norms(dev, norms, f->a->k, 0, ragged_none()));
+    TRY_RETURN(dev->ops->attention_norms(dev, norms, f->a->k, 0));
     for (int64_t h = 0; h < Hkv; h++)
         TRY_RETURN(dev->ops->download(dev, f->norms + (f->s->rank * Hkv + h) * f->most,
                                       tensor_1(tensor_at(norms, h * tiles), norms.type, tiles)));
@@ -188,7 +188,7 @@ static alibi_status measure_queries(struct fetch *f)
     each.shape[0] = Lq;
     each.shape[1] = 1;
     each.stride[0] = each.stride[1];
-    TRY_RETURN(dev->ops->attention_norms(dev, norms, each, 0, ragged_none()));
+    TRY_RETURN(dev->ops->attention_norms(dev, norms, each, 0));
     TRY_RETURN(dev->ops->download(dev, f->queries, norms));
     near.window = near.window > 0 && near.window < ATTENTION_TILE ? near.window : ATTENTION_TILE;
     near.skip = (struct skipping){ 0 };

@@ -296,12 +296,23 @@ static alibi_status sum_gates(const struct workspace *w, const struct pass *p, i
     return dev->ops->gate_forward(dev, &gates);
 }
 
+static alibi_status append_rows(const struct workspace *w, const struct kv *all,
+                                const struct attention_args *a, struct ragged at)
+{
+    struct device *dev = w->model->device;
+
+    return dev->ops->cache_append(dev, &(struct cache_append_args){ .k = all->k,
+                                                                    .v = all->v,
+                                                                    .norms = all->norms,
+                                                                    .new_k = a->k,
+                                                                    .new_v = a->v,
+                                                                    .ragged = at });
+}
+
 /* A token for each of several sequences. */
 static alibi_status append_step(struct workspace *w, const struct pass *p, int64_t n,
                                 struct attention_args *a, struct kv *all)
 {
-    struct device *dev = w->model->device;
-    const struct ops *ops = dev->ops;
     int stores = cache_stores(p->cache), store = cache_store(p->cache, n);
     struct tensor lengths = w->activations.lengths;
     struct ragged held = { p->ragged.slot, vector_part(lengths, (1 + store) * p->B, p->B) };
@@ -311,19 +322,12 @@ static alibi_status append_step(struct workspace *w, const struct pass *p, int64
     *all = cache_all(p->cache, n);
     a->ragged = held;
     TRY_RETURN(sum_gates(w, p, n, a, all));
-    if (cache_window(p->cache, n) > 0 && all->gates.data) { /* all of a row to its other place */
-        TRY_RETURN(ops->cache_append(dev, all->k, a->k, held));
-        TRY_RETURN(ops->cache_append(dev, all->v, a->v, held));
-        for (int64_t b = 0; b < p->B; b++)
-            TRY_RETURN(cache_mirror(p->cache, n, p->slots[b], p->lengths[b] - 1, p->lengths[b]));
-        return ops->attention_norms(dev, all->norms, all->k, 0, held);
-    }
-    for (int i = 0; i < (cache_window(p->cache, n) > 0 ? 2 : 1); i++) {
-        TRY_RETURN(ops->cache_append(dev, all->k, a->k, i == 0 ? held : other));
-        TRY_RETURN(ops->cache_append(dev, all->v, a->v, i == 0 ? held : other));
-        TRY_RETURN(ops->attention_norms(dev, all->norms, all->k, 0, i == 0 ? held : other));
-    }
-    return ALIBI_OK;
+    TRY_RETURN(append_rows(w, all, a, held));
+    if (cache_window(p->cache, n) == 0)
+        return ALIBI_OK;
+    for (int64_t b = 0; all->gates.data && b < p->B; b++) /* all of a row to its other place */
+        TRY_RETURN(cache_mirror(p->cache, n, p->slots[b], p->lengths[b] - 1, p->lengths[b]));
+    return all->gates.data ? ALIBI_OK : append_rows(w, all, a, other);
 }
 
 /* Tokens of one sequence. */
@@ -338,7 +342,7 @@ static alibi_status append_tokens(struct workspace *w, const struct pass *p, int
     *all = cache_slot(p->cache, n, p->slot, first, end);
     TRY_RETURN(ops->copy(dev, new.k, a->k));
     TRY_RETURN(ops->copy(dev, new.v, a->v));
-    TRY_RETURN(ops->attention_norms(dev, all->norms, all->k, p->start - first, ragged_none()));
+    TRY_RETURN(ops->attention_norms(dev, all->norms, all->k, p->start - first));
     TRY_RETURN(sum_gates(w, p, n, a, all));
     return cache_mirror(p->cache, n, p->slot, p->start, end);
 }
@@ -428,7 +432,7 @@ static alibi_status check_scores(struct workspace *w, const struct pass *p, int6
     TRY(dev->ops->buffer_new(dev, &norms.data,
                              (size_t)tensor_count(norms) * dtype_bytes(norms.type),
                              "the norms of queries"));
-    TRY(dev->ops->attention_norms(dev, norms, a->q, 0, ragged_none()));
+    TRY(dev->ops->attention_norms(dev, norms, a->q, 0));
     for (int64_t b = 0; b < p->B; b++) {
         int64_t slot = p->slots ? p->slots[b] : p->slot;
         int64_t keys = a->k.shape[1];

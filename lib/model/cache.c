@@ -276,8 +276,7 @@ static alibi_status find_norms(const struct cache *c, const struct store *s, int
     int64_t within = row % ATTENTION_TILE;
     struct kv kv = slot_rows(c, s, layer, slot, row - within, within + count);
 
-    return c->model->device->ops->attention_norms(c->model->device, kv.norms, kv.k, within,
-                                                  ragged_none());
+    return c->model->device->ops->attention_norms(c->model->device, kv.norms, kv.k, within);
 }
 
 /* Copies the positions start..end-1 of a ring from the rows of a pass that ends with them to their

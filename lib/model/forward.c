@@ -276,7 +276,7 @@ alibi_status forward(struct workspace *w, const struct pass *p, const int32_t *t
     TRY_RETURN(tables_prepare(w->tables, m, p->start + p->L));
     if (m->clusters > 0)
         TRY_RETURN(adaptive_embed(w, p, tokens));
-    else
+    else if (!p->slots) /* a ragged pass has uploaded them */
         TRY_RETURN(m->device->ops->upload(m->device, w->activations.tokens, tokens));
     return repeats(w, p) ? walk_again(w, p) : walk(w, p);
 }

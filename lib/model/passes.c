@@ -194,15 +194,17 @@ alibi_status model_step(struct workspace *w, struct cache *c, const int32_t *slo
     const struct ops *ops = m->device->ops;
     struct pass p = { .B = count, .L = 1, .cache = c, .slots = slots, .decoding = true };
     int stores = cache_stores(c);
-    struct tensor all;
-    int32_t *lengths = NULL;
+    int32_t *step = NULL, *lengths;
 
     device_lock(m->device);
-    TRY(NEW_ARRAY(&lengths, (1 + 2 * stores) * count, "the lengths of sequences"));
+    TRY(NEW_ARRAY(&step, (3 + 2 * stores) * count, "the lengths of sequences"));
+    lengths = step + 2 * count;
     for (int64_t b = 0; b < count; b++) {
         int64_t length = cache_length(c, slots[b]) + 1;
 
         TRY(cache_reserve(c, slots[b], length));
+        step[b] = tokens[b];
+        step[count + b] = slots[b];
         lengths[b] = (int32_t)length;
         p.start = length - 1 > p.start ? length - 1 : p.start;
     }
@@ -213,17 +215,17 @@ alibi_status model_step(struct workspace *w, struct cache *c, const int32_t *slo
                 (int32_t)cache_other_row(c, i, lengths[b] - 1) + 1;
         }
     TRY(begin(w, &p, tokens, NULL, false));
-    TRY(ops->upload(m->device, w->activations.slots, slots));
-    all = w->activations.lengths;
-    TRY(ops->upload(m->device, vector_part(all, 0, (1 + 2 * stores) * count), lengths));
+    TRY(ops->upload(m->device, vector_part(w->activations.step, 0, (3 + 2 * stores) * count),
+                    step));
     p.lengths = lengths;
-    p.ragged = (struct ragged){ w->activations.slots, vector_part(all, 0, count) };
+    p.ragged =
+        (struct ragged){ w->activations.slots, vector_part(w->activations.lengths, 0, count) };
     TRY(forward(w, &p, tokens));
     for (int64_t b = 0; b < count; b++)
         cache_advance(c, slots[b], 1);
 out:
     device_unlock(m->device);
-    mem_free(lengths);
+    mem_free(step);
     return status;
 }
 

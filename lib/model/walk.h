@@ -85,8 +85,11 @@ struct activations {
     size_t bytes;
 
     struct tensor tokens, targets, nll; /* [B, L], [rows], [rows] */
-    struct tensor slots;                /* I32 [B], of a ragged pass; absent in training */
-    struct tensor lengths;              /* I32 [1 + 2 kinds, B], pass.lengths */
+    /* I32 [3 + 2 kinds, B], of a ragged pass, which uploads them as one: the tokens, then the two
+     * that follow. Absent in training. */
+    struct tensor step;
+    struct tensor slots;   /* [B] */
+    struct tensor lengths; /* [1 + 2 kinds, B], pass.lengths */
     struct tensor embedded, embedded_mean, embedded_rstd;
     struct layer *layers; /* [N]. Without training all are the same buffers; in training the layers
                              share those that are not kept */

@@ -210,7 +210,7 @@ static void layout_training(struct arena *a, struct workspace *w, const struct s
     a->used = wide;
     x->dactivated = take_rows(a, s, s->F);
     layout_ends(a, w, s, wide);
-    x->slots = x->lengths = tensor_none();
+    x->step = x->slots = x->lengths = tensor_none();
 }
 
 /* Nothing is kept: the residual stream is updated in place. */
@@ -218,10 +218,16 @@ static void layout_inference(struct arena *a, struct workspace *w, const struct 
 {
     struct activations *x = &w->activations;
     struct layer l = { 0 };
+    int64_t lengths = 2 * w->model->pattern.kinds;
     size_t wide;
 
-    x->slots = take_1(a, DTYPE_I32, s->B);
-    x->lengths = take_1(a, DTYPE_I32, (1 + 2 * w->model->pattern.kinds) * s->B);
+    x->step = take_1(a, DTYPE_I32, (3 + lengths) * s->B);
+    x->slots = x->lengths = tensor_none();
+    if (a->base) {
+        x->slots = vector_part(x->step, s->B, s->B);
+        x->lengths = vector_part(x->step, 2 * s->B, (1 + lengths) * s->B);
+        x->tokens.data = s->L == 1 ? x->step.data : x->tokens.data;
+    }
     l.x = l.middle = take_rows(a, s, s->C);
     x->normed = take_rows(a, s, s->C);
     x->branch = take_rows(a, s, s->C);

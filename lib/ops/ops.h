@@ -521,16 +521,23 @@ typedef size_t attention_workspace_fn(struct device *dev, const struct attention
                                       bool backward);
 
 /* norms[b, h, t] = max |k_j| over the keys j of tile t, for the tiles with keys from..Lk-1; k view
- * [B, Lk, Hkv, D]. A cache that grows computes only the tiles that changed. With ragged: for each
- * row the tile of key length[b] - 1 of slot[b], over its keys up to that one; the norm of the keys
- * before it must be there, as an earlier call left it. `from` is not used. */
+ * [B, Lk, Hkv, D]. A cache that grows computes only the tiles that changed. */
 typedef alibi_status attention_norms_fn(struct device *dev, struct tensor norms, struct tensor k,
-                                        int64_t from, struct ragged ragged);
+                                        int64_t from);
 
-/* dst[slot[b], length[b] - 1] = src[b, 0]; views [slots, capacity, Hkv, D] and [B, 1, Hkv, D] of
- * one type. */
-typedef alibi_status cache_append_fn(struct device *dev, struct tensor dst, struct tensor src,
-                                     struct ragged ragged);
+/* A token of each of several sequences joins their cache, where p = length[b] - 1:
+ *
+ *   k[slot[b], p] = new_k[b, 0],   v[slot[b], p] = new_v[b, 0]
+ *   norms[slot[b], h, tile of p] = max |k_j| over the keys j of the tile up to p
+ *
+ * The norm of the tile's keys before p must be there, as an earlier call left it. */
+struct cache_append_args {
+    struct tensor k, v;         /* views [slots, capacity, Hkv, D] */
+    struct tensor norms;        /* S [slots, Hkv, tiles of capacity] */
+    struct tensor new_k, new_v; /* views [B, 1, Hkv, D], of the type of k and v */
+    struct ragged ragged;
+};
+typedef alibi_status cache_append_fn(struct device *dev, const struct cache_append_args *a);
 
 /* ---- sinks: the first keys of a sequence, which every query sees although they left its window
  *

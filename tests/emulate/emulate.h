@@ -11,6 +11,7 @@
  * What else goes wrong here as it would on a GPU, or more loudly:
  *
  *   - threads that wait at different barriers: the launch fails, and says so;
+ *   - a thread of a chained kernel that does not wait for the kernel before: the launch fails;
  *   - dynamic shared memory and device memory start as NaN;
  *   - asynchronous copies happen when they are waited for, not before; products of wgmma and copies
  *     of TMA do that in some blocks, and in others happen at once (ops/cuda/ptx_hopper.cuh);
@@ -126,6 +127,8 @@ bool copies_are_late();
 cudaError_t run_grid(dim3 grid, dim3 block, size_t shared, void (*call)(void *), void *arguments);
 
 const char *why_broken(); // NULL: the device works
+
+inline uint64_t waits; // threads that have called wait_for_kernel_before()
 
 template <class T> offer offer_of(T x)
 {

@@ -195,6 +195,20 @@ void impossible_launches_fail(void **)
     assert_int_equal(start_kernel(empty_kernel, 1, 32, 0, NULL), cudaSuccess);
 }
 
+// The last `idle` threads of a block do not wait for the kernel before.
+void wait_in_chain(int idle)
+{
+    if ((int)threadIdx.x < THREADS - idle)
+        wait_for_kernel_before();
+}
+
+void a_chained_kernel_fails_unless_every_thread_waits(void **)
+{
+    assert_int_equal(start_in_chain(wait_in_chain, BLOCKS, THREADS, 0, NULL, true, 0), cudaSuccess);
+    assert_int_equal(start_in_chain(wait_in_chain, BLOCKS, THREADS, 0, NULL, true, 1),
+                     cudaErrorLaunchFailure);
+}
+
 void divergent_barriers()
 {
     if (threadIdx.x < 32)
@@ -221,6 +235,7 @@ int main()
         cmocka_unit_test(a_copy_arrives_when_it_is_waited_for),
         cmocka_unit_test(products_and_loads_must_be_waited_for),
         cmocka_unit_test(impossible_launches_fail),
+        cmocka_unit_test(a_chained_kernel_fails_unless_every_thread_waits),
         cmocka_unit_test(threads_that_wait_for_each_other_fail),
     };
 

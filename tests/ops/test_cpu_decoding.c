@@ -87,8 +87,7 @@ static struct attention_args attention_call(struct device *dev, enum dtype type,
         for (int b = 0; b < ROWS; b++) { /* as a cache that grew to this length has them */
             struct tensor k = row_of(a.k, slots[b]);
             k.shape[1] = lengths[b];
-            assert_ok(dev->ops->attention_norms(dev, row_of(a.skip.norms, slots[b]), k, 0,
-                                                ragged_none()));
+            assert_ok(dev->ops->attention_norms(dev, row_of(a.skip.norms, slots[b]), k, 0));
         }
     }
     return a;
@@ -155,32 +154,38 @@ static void ragged_attention_gives_each_row_the_bits_it_has_alone(void **state)
 static void check_cache(struct device *dev, enum dtype type)
 {
     int64_t tiles = attention_tiles(CAPACITY);
-    struct tensor cache = new_tensor(tensor_4(NULL, type, SLOTS, CAPACITY, HKV, D), 0);
+    struct tensor k = new_tensor(tensor_4(NULL, type, SLOTS, CAPACITY, HKV, D), 0);
+    struct tensor v = new_tensor(tensor_4(NULL, type, SLOTS, CAPACITY, HKV, D), 0);
     struct tensor keys = new_tensor(tensor_4(NULL, type, ROWS, CAPACITY, HKV, D), 5);
+    struct tensor values = new_tensor(tensor_4(NULL, type, ROWS, CAPACITY, HKV, D), 6);
     struct tensor norms = new_tensor(tensor_3(NULL, dtype_sums(type), SLOTS, HKV, tiles), 0);
     struct tensor expected = new_tensor(tensor_3(NULL, dtype_sums(type), ROWS, HKV, tiles), 0);
+    struct tensor all[] = { k, v, keys, values, norms, expected };
 
-    assert_ok(dev->ops->attention_norms(dev, expected, keys, 0, ragged_none()));
+    assert_ok(dev->ops->attention_norms(dev, expected, keys, 0));
     for (int32_t step = 1; step <= CAPACITY; step++) {
         int32_t length[ROWS] = { step, step, step, step, step };
-        struct ragged ragged = rows_at(0, ROWS);
-        struct tensor src = keys;
-        ragged.length.data = length;
-        src.data = tensor_at(keys, (step - 1) * keys.stride[1]);
-        src.shape[1] = 1;
-        assert_ok(dev->ops->cache_append(dev, cache, src, ragged));
-        assert_ok(dev->ops->attention_norms(dev, norms, cache, 0, ragged));
+        struct cache_append_args a = { .k = k,
+                                       .v = v,
+                                       .norms = norms,
+                                       .new_k = keys,
+                                       .new_v = values,
+                                       .ragged = rows_at(0, ROWS) };
+        a.ragged.length.data = length;
+        a.new_k.data = tensor_at(keys, (step - 1) * keys.stride[1]);
+        a.new_v.data = tensor_at(values, (step - 1) * values.stride[1]);
+        a.new_k.shape[1] = a.new_v.shape[1] = 1;
+        assert_ok(dev->ops->cache_append(dev, &a));
     }
     for (int b = 0; b < ROWS; b++) {
-        assert_same_bits(row_of(cache, slots[b]), row_of(keys, b));
+        assert_same_bits(row_of(k, slots[b]), row_of(keys, b));
+        assert_same_bits(row_of(v, slots[b]), row_of(values, b));
         assert_same_bits(row_of(norms, slots[b]), row_of(expected, b));
     }
-    assert_true(isnan(get(cache, 2 * cache.stride[0]))); /* slot 2 is nobody's */
+    assert_true(isnan(get(k, 2 * k.stride[0]))); /* slot 2 is nobody's */
     assert_true(isnan(get(norms, 2 * norms.stride[0])));
-    mem_free(cache.data);
-    mem_free(keys.data);
-    mem_free(norms.data);
-    mem_free(expected.data);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        mem_free(all[i].data);
 }
 
 static void a_cache_appended_to_in_ragged_steps_equals_one_filled_at_once(void **state)

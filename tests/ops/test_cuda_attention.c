@@ -165,7 +165,7 @@ static alibi_status run_forward(struct device *dev, const struct problem *p, con
     a.skip.norms = present_if_any(t[FORWARD_NORMS]);
     a.skip.kept = present_if_any(t[FORWARD_KEPT]);
     if (tensor_count(t[FORWARD_NORMS]) > 0)
-        TRY_RETURN(dev->ops->attention_norms(dev, a.skip.norms, a.k, 0, ragged_none()));
+        TRY_RETURN(dev->ops->attention_norms(dev, a.skip.norms, a.k, 0));
     a.y = query_view(p, t[FORWARD_Y]);
     a.lse = t[FORWARD_LSE];
     return dev->ops->attention_forward(dev, &a);
@@ -694,7 +694,7 @@ static alibi_status run_norms(struct device *dev, const struct problem *p, const
     struct tensor k = tensor_heads(t[0], p->n[0], p->n[4], 0, p->n[2], p->n[3]);
 
     k.shape[1] = p->n[1];
-    return dev->ops->attention_norms(dev, t[1], k, p->n[5], ragged_none());
+    return dev->ops->attention_norms(dev, t[1], k, p->n[5]);
 }
 
 static bool norms_are_bounds(const struct problem *p, const struct solution *s, int slot)

@@ -188,26 +188,72 @@ static struct step attend(int64_t first, int64_t count, enum bias_kind kind, dou
     a.q = tensor_4(tensor_at(q, first * H * D), on.type, count, 1, H, D);
     new_k = tensor_4(tensor_at(new_k, first * HKV * D), on.type, count, 1, HKV, D);
     new_v = tensor_4(tensor_at(new_v, first * HKV * D), on.type, count, 1, HKV, D);
-    assert_ok(dev->ops->attention_norms(dev, s.norms, s.k, 0, ragged_none()));
-    assert_ok(dev->ops->cache_append(dev, s.k, new_k, ragged));
-    assert_ok(dev->ops->cache_append(dev, s.v, new_v, ragged));
-    assert_ok(dev->ops->attention_norms(dev, s.norms, s.k, 0, ragged));
+    assert_ok(dev->ops->attention_norms(dev, s.norms, s.k, 0));
+    assert_ok(dev->ops->cache_append(dev, &(struct cache_append_args){ .k = s.k,
+                                                                       .v = s.v,
+                                                                       .norms = s.norms,
+                                                                       .new_k = new_k,
+                                                                       .new_v = new_v,
+                                                                       .ragged = ragged }));
     assert_ok(dev->ops->attention_forward(dev, &a));
     return s;
 }
 
-/* The newest key of a row is in the cache, and the keys around it are those from before. */
-static void check_append(struct tensor k, int64_t b)
+/* The newest key or value of a row is in the cache, and those around it are from before. The cache
+ * was filled from stream `old`, the new rows are from `added`. */
+static void check_append(struct tensor cache, uint64_t old, uint64_t added, int64_t b)
 {
-    struct tensor before = random_tensor(tensor_4(NULL, on.type, SLOTS, CAPACITY, HKV, D), 1),
-                  added = random_tensor(tensor_4(NULL, on.type, B, 1, HKV, D), 4);
+    struct tensor before = random_tensor(tensor_4(NULL, on.type, SLOTS, CAPACITY, HKV, D), old),
+                  new = random_tensor(tensor_4(NULL, on.type, B, 1, HKV, D), added);
     int64_t row = (int64_t)slots[b] * CAPACITY + lengths[b] - 1;
 
-    assert_same_rows("cache", k, row, added, b, 1, HKV * D);
+    assert_same_rows("cache", cache, row, new, b, 1, HKV * D);
     if (lengths[b] > 1)
-        assert_same_rows("cache", k, row - 1, before, row - 1, 1, HKV * D);
+        assert_same_rows("cache", cache, row - 1, before, row - 1, 1, HKV * D);
     if (lengths[b] < CAPACITY)
-        assert_same_rows("cache", k, row + 1, before, row + 1, 1, HKV * D);
+        assert_same_rows("cache", cache, row + 1, before, row + 1, 1, HKV * D);
+}
+
+/* The norms of a cache that grew to the lengths of the batch are those of one filled at once. */
+static void check_norms(void)
+{
+    struct tensor keys = random_tensor(tensor_4(NULL, on.type, SLOTS, CAPACITY, HKV, D), 9),
+                  k = place(tensor_4(NULL, on.type, SLOTS, CAPACITY, HKV, D)),
+                  v = place(tensor_4(NULL, on.type, SLOTS, CAPACITY, HKV, D)),
+                  norms = place(tensor_3(NULL, DTYPE_F32, SLOTS, HKV, attention_tiles(CAPACITY))),
+                  want = place(tensor_3(NULL, DTYPE_F32, SLOTS, HKV, attention_tiles(CAPACITY)));
+    const int last = 130; /* two whole tiles, and more */
+
+    for (int32_t length = 1; length <= last; length++) {
+        int before = on.count;
+        struct tensor row = keys;
+
+        row.data = tensor_at(keys, (length - 1) * keys.stride[1]);
+        row.shape[0] = row.shape[1] = 1;
+        assert_ok(on.dev->ops->cache_append(
+            on.dev,
+            &(struct cache_append_args){ .k = k,
+                                         .v = v,
+                                         .norms = norms,
+                                         .new_k = row,
+                                         .new_v = row,
+                                         .ragged = { ids(&(int32_t){ 0 }, 1), ids(&length, 1) } }));
+        while (on.count > before)
+            on.dev->ops->buffer_free(on.dev, on.buffers[--on.count]);
+    }
+    k.shape[0] = 1;
+    k.shape[1] = last;
+    assert_ok(on.dev->ops->attention_norms(on.dev, want, k, 0));
+    for (int64_t h = 0; h < HKV; h++)
+        assert_same_rows("norms", want, h * attention_tiles(CAPACITY), norms,
+                         h * attention_tiles(CAPACITY), attention_tiles(last), 1);
+    free_tensors();
+}
+
+static void norms_of_a_cache_that_grew_are_those_of_one_filled_at_once(void **state)
+{
+    (void)state;
+    on_every_device(check_norms);
 }
 
 static void check_attention(void)
@@ -223,8 +269,9 @@ static void check_attention(void)
             struct step all = attend(0, B, (enum bias_kind)kind, eps, window);
             float *y = numbers(all.y), *lse = numbers(all.lse), *want_y, *want_lse;
 
-            check_append(all.k, 3);
-            check_append(all.k, 0);
+            check_append(all.k, 1, 4, 3);
+            check_append(all.k, 1, 4, 0);
+            check_append(all.v, 2, 5, 3);
             for (int64_t b = 0; b < B; b++) {
                 int before = on.count;
                 struct step alone = attend(b, 1, (enum bias_kind)kind, eps, window);
@@ -324,66 +371,103 @@ static void rotary_logn_and_embedding_take_a_position_per_row(void **state)
 
 /* ---- linear layers */
 
-static void check_linear_shape(int64_t in, int64_t out, bool bias)
-{
-    enum { ROWS = 70 };
-    static const int64_t batches[] = { 1, 5, 31, 32, 33, ROWS };
-    struct device *dev = on.dev;
-    struct tensor x = random_tensor(tensor_2(NULL, on.type, ROWS, in), 1),
-                  weight = random_tensor(tensor_2(NULL, on.type, out, in), 2),
-                  b = bias ? random_tensor(tensor_1(NULL, on.type, out), 3) : tensor_none(),
-                  alone = place(tensor_2(NULL, on.type, ROWS, out)),
-                  y = place(tensor_2(NULL, on.type, ROWS, out)),
-                  activated = place(tensor_2(NULL, on.type, ROWS, out)),
-                  alone_activated = place(tensor_2(NULL, on.type, ROWS, out));
-    double size = sqrt((double)in) + 1, limit = on.type == DTYPE_BF16 ? 0x1p-6 : 1e-6;
-    float *got, *want;
+enum { ROWS = 70 };
 
-    for (int64_t r = 0; r < ROWS; r++) {
-        struct linear_activation_args a = { .kind = ALIBI_GELU_TANH,
-                                            .activated = tensor_rows(alone_activated, r, 1),
-                                            .up = tensor_rows(alone, r, 1),
-                                            .x = tensor_rows(x, r, 1),
-                                            .weight = weight,
-                                            .bias = b,
-                                            .decoding = true };
-        assert_ok(dev->ops->linear_activation_forward(dev, &a));
-    }
+struct layer {
+    struct tensor x, weight, bias;
+    struct tensor up, activated;             /* of batches */
+    struct tensor alone_up, alone_activated; /* of one row at a time */
+};
+
+static alibi_status run_layer(const struct layer *l, int kind, int64_t first, int64_t rows,
+                              struct tensor up, struct tensor activated, bool decoding)
+{
+    return on.dev->ops->linear_activation_forward(
+        on.dev, &(struct linear_activation_args){ .kind = kind,
+                                                  .activated = activated,
+                                                  .up = up,
+                                                  .x = tensor_rows(l->x, first, rows),
+                                                  .weight = l->weight,
+                                                  .bias = l->bias,
+                                                  .decoding = decoding });
+}
+
+static void assert_all_close(struct tensor got, struct tensor want, double limit)
+{
+    float *a = numbers(got), *b = numbers(want);
+
+    for (int64_t i = 0; i < tensor_count(got); i++)
+        assert_close(a[i], b[i], limit);
+    free(a);
+    free(b);
+}
+
+/* The rows again, where no row is aligned to 16 bytes. */
+static void check_odd_address(const struct layer *l)
+{
+    int64_t in = l->x.shape[1], out = l->up.shape[1];
+    struct tensor room = place(tensor_1(NULL, on.type, ROWS * in + 1)), x = l->x;
+    struct tensor y = place(tensor_2(NULL, on.type, ROWS, out));
+
+    x.data = tensor_at(room, 1);
+    assert_ok(on.dev->ops->copy(on.dev, tensor_4(x.data, on.type, 1, 1, 1, ROWS * in),
+                                tensor_4(l->x.data, on.type, 1, 1, 1, ROWS * in)));
+    assert_ok(on.dev->ops->linear_forward(
+        on.dev, &(struct linear_args){
+                    .y = y, .x = x, .weight = l->weight, .bias = l->bias, .decoding = true }));
+    assert_same_rows("odd address", l->alone_up, 0, y, 0, ROWS, out);
+}
+
+static void check_linear_shape(int64_t in, int64_t out, bool bias, int kind)
+{
+    static const int64_t batches[] = { 1, 3, 5, 8, 9, 16, 17, 31, 32, 33, ROWS };
+    int64_t F = kind == ALIBI_SWIGLU ? out / 2 : out;
+    struct tensor up = tensor_2(NULL, on.type, ROWS, out), act = tensor_2(NULL, on.type, ROWS, F);
+    struct layer l = { .x = random_tensor(tensor_2(NULL, on.type, ROWS, in), 1),
+                       .weight = random_tensor(tensor_2(NULL, on.type, out, in), 2),
+                       .bias =
+                           bias ? random_tensor(tensor_1(NULL, on.type, out), 3) : tensor_none(),
+                       .up = place(up),
+                       .activated = place(act),
+                       .alone_up = place(up),
+                       .alone_activated = place(act) };
+    double size = sqrt((double)in) + 1, limit = on.type == DTYPE_BF16 ? 0x1p-6 : 1e-6;
+
+    for (int64_t r = 0; r < ROWS; r++)
+        assert_ok(run_layer(&l, kind, r, 1, tensor_rows(l.alone_up, r, 1),
+                            tensor_rows(l.alone_activated, r, 1), true));
     for (size_t i = 0; i < sizeof batches / sizeof batches[0]; i++) {
-        int64_t rows = batches[i];
-        struct linear_activation_args a = { .kind = ALIBI_GELU_TANH,
-                                            .activated = tensor_rows(activated, 0, rows),
-                                            .up = tensor_rows(y, 0, rows),
-                                            .x = tensor_rows(x, ROWS - rows, rows),
-                                            .weight = weight,
-                                            .bias = b,
-                                            .decoding = true };
-        struct linear_args l = {
-            .y = a.up, .x = a.x, .weight = weight, .bias = b, .decoding = true
-        };
-        assert_ok(dev->ops->linear_activation_forward(dev, &a));
-        assert_same_rows("linear", alone, ROWS - rows, y, 0, rows, out);
-        assert_same_rows("activation", alone_activated, ROWS - rows, activated, 0, rows, out);
-        assert_ok(dev->ops->linear_forward(dev, &l));
-        assert_same_rows("linear alone", alone, ROWS - rows, y, 0, rows, out);
+        int64_t rows = batches[i], first = ROWS - rows;
+        struct tensor y = tensor_rows(l.up, 0, rows);
+
+        assert_ok(run_layer(&l, kind, first, rows, y, tensor_rows(l.activated, 0, rows), true));
+        assert_same_rows("linear", l.alone_up, first, l.up, 0, rows, out);
+        assert_same_rows("activation", l.alone_activated, first, l.activated, 0, rows, F);
+        assert_ok(on.dev->ops->linear_forward(
+            on.dev, &(struct linear_args){ .y = y,
+                                           .x = tensor_rows(l.x, first, rows),
+                                           .weight = l.weight,
+                                           .bias = l.bias,
+                                           .decoding = true }));
+        assert_same_rows("linear alone", l.alone_up, first, l.up, 0, rows, out);
     }
-    assert_ok(dev->ops->linear_forward(
-        dev, &(struct linear_args){ .y = y, .x = x, .weight = weight, .bias = b }));
-    got = numbers(alone);
-    want = numbers(y);
-    for (int64_t i = 0; i < ROWS * out; i++)
-        assert_close(got[i], want[i], limit * size);
-    free(got);
-    free(want);
+    check_odd_address(&l);
+    assert_ok(run_layer(&l, kind, 0, ROWS, l.up, l.activated, false));
+    assert_all_close(l.alone_up, l.up, limit * size);
+    assert_all_close(l.alone_activated, l.activated,
+                     limit * size * (kind == ALIBI_SWIGLU ? size : 1));
     free_tensors();
 }
 
 static void check_linear(void)
 {
-    check_linear_shape(96, 200, true);
-    check_linear_shape(96, 200, false);
-    check_linear_shape(33, 17, true); /* rows that begin at odd addresses */
-    check_linear_shape(1024, 257, true);
+    check_linear_shape(96, 200, true, ALIBI_GELU_TANH);
+    check_linear_shape(96, 200, false, ALIBI_SWIGLU);
+    check_linear_shape(8, 1, true, ALIBI_RELU);
+    check_linear_shape(40, 17, false, ALIBI_GELU_ERF);
+    check_linear_shape(33, 17, true, ALIBI_GELU_TANH); /* rows that begin at odd addresses */
+    check_linear_shape(1024, 257, true, ALIBI_GELU_TANH);
+    check_linear_shape(3208, 19, true, ALIBI_RELU); /* more inputs than a GPU takes at once */
 }
 
 static void a_row_of_a_linear_layer_does_not_depend_on_the_batch(void **state)
@@ -396,6 +480,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_of_a_row_does_not_depend_on_the_batch),
+        cmocka_unit_test(norms_of_a_cache_that_grew_are_those_of_one_filled_at_once),
         cmocka_unit_test(rotary_logn_and_embedding_take_a_position_per_row),
         cmocka_unit_test(a_row_of_a_linear_layer_does_not_depend_on_the_batch),
     };

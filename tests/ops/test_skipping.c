@@ -470,7 +470,7 @@ static bool check_tail(struct skip_case c, int64_t queries, const struct ops *op
     tail.skip.kept = tensor_none();
     tail.skip.norms =
         keep(&d, allocate(tensor_3(NULL, DTYPE_F32, 1, c.Hkv, attention_tiles(c.L) + 3)));
-    assert_ok(cpu.ops->attention_norms(&cpu, tail.skip.norms, tail.k, 0, ragged_none()));
+    assert_ok(cpu.ops->attention_norms(&cpu, tail.skip.norms, tail.k, 0));
     tail.y = y;
     tail.lse = lse;
     tail64.y = exact;

@@ -20,8 +20,7 @@ template <class T> struct norms_params {
     int64_t norms_b, norms_h;
     heads<const T> k;
     int Hkv, L, D;
-    int first, tiles;          // per head, from `first` on
-    struct ragged_rows ragged; // then one tile per head: that of the newest key
+    int first, tiles; // per head, from `first` on
 };
 
 template <class T, bool PACKS>
@@ -29,15 +28,10 @@ __global__ void __launch_bounds__(NORM_THREADS) norms_kernel(struct norms_params
 {
     __shared__ float squares[ATTENTION_TILE];
     int tile = p.first + blockIdx.x % p.tiles, kv = blockIdx.x / p.tiles % p.Hkv,
-        b = blockIdx.x / p.tiles / p.Hkv, L = p.L;
+        b = blockIdx.x / p.tiles / p.Hkv;
+    int count = min(ATTENTION_TILE, p.L - tile * ATTENTION_TILE);
     float largest = 0.0f;
 
-    if (p.ragged.length) {
-        L = p.ragged.length[b];
-        tile = (L - 1) / ATTENTION_TILE;
-        b = p.ragged.slot[b];
-    }
-    int count = min(ATTENTION_TILE, L - tile * ATTENTION_TILE);
     for (int n = threadIdx.x / ROW_LANES; n < count; n += NORM_THREADS / ROW_LANES) {
         const T *key = p.k.row(b, tile * ATTENTION_TILE + n, kv);
         float square = lanes_dot<PACKS>(key, key, p.D);
@@ -53,18 +47,16 @@ __global__ void __launch_bounds__(NORM_THREADS) norms_kernel(struct norms_params
 }
 
 template <class T>
-alibi_status find_norms(struct context *c, struct tensor norms, struct tensor k, int64_t from,
-                        struct ragged ragged)
+alibi_status find_norms(struct context *c, struct tensor norms, struct tensor k, int64_t from)
 {
     struct norms_params<T> p = {
         .norms = (float *)norms.data, .norms_b = norms.stride[0], .norms_h = norms.stride[1],
         .k = heads_of<const T>(k), .Hkv = (int)k.shape[2], .L = (int)k.shape[1],
         .D = (int)k.shape[3], .first = (int)(from / ATTENTION_TILE),
-        .ragged = ragged_rows_of(ragged)
     };
-    int64_t heads = (p.ragged.length ? ragged.length.shape[0] : k.shape[0]) * k.shape[2];
+    int64_t heads = k.shape[0] * k.shape[2];
 
-    p.tiles = p.ragged.length ? 1 : (int)attention_tiles(p.L) - p.first;
+    p.tiles = (int)attention_tiles(p.L) - p.first;
     if (p.tiles <= 0 || heads == 0)
         return ALIBI_OK;
     return launch(c, "attention norms",
@@ -266,12 +258,12 @@ alibi_status keep_tiles(struct context *c, const struct attention_args *a, struc
 }
 
 alibi_status cuda_attention_norms(struct device *dev, struct tensor norms, struct tensor k,
-                                  int64_t from, struct ragged ragged)
+                                  int64_t from)
 {
     struct context *c = cuda_of(dev);
 
     cuda_part(c, "attention bounds");
-    DISPATCH(k.type, T, return find_norms<T>(c, norms, k, from, ragged));
+    DISPATCH(k.type, T, return find_norms<T>(c, norms, k, from));
 }
 
 alibi_status decide_tiles(struct context *c, const struct attention_args *a, struct kept_tiles kept,
@@ -286,7 +278,7 @@ alibi_status decide_tiles(struct context *c, const struct attention_args *a, str
     if (!norms.data) {
         norms = ahead;
         norms.data = (float *)ahead.data + s.B * s.Hkv * tiles;
-        DISPATCH(a->k.type, T, TRY_RETURN(find_norms<T>(c, norms, a->k, 0, ragged_none())));
+        DISPATCH(a->k.type, T, TRY_RETURN(find_norms<T>(c, norms, a->k, 0)));
     }
     TRY_RETURN(launch(c, "attention bounds", ahead_kernel, (unsigned)(s.B * s.Hkv), AHEAD_THREADS,
                       0, (float *)ahead.data, key_norms_of(norms), s.Hkv, (int)tiles));

@@ -9,6 +9,8 @@
 //   split_kernel   grid (rows, blocks per row); a block takes parts blockIdx.y, + gridDim.y, ...
 //                  8 lanes per key: scores -> block max -> weights in shared memory
 //                  8 lanes per row of V: output of the part
+//                  A lane loads its columns of 8 keys and of 8 rows of V at once: the latency of
+//                  memory is what a part takes, and so it is paid once
 //   merge_kernel   a block per row
 //
 // A row is one query of one head. Ragged batches: row b has its own length and reads its keys from
@@ -24,7 +26,8 @@ namespace
 {
 
 enum { PART_KEYS = 256, THREADS = 256, PART_TILES = PART_KEYS / ATTENTION_TILE };
-enum { BLOCKS_PER_SM = 16 }; // of split_kernel: twice as many as are resident
+enum { RESIDENT = 2, BLOCKS_PER_SM = 2 * RESIDENT }; // of split_kernel, per multiprocessor
+enum { MERGE_THREADS = 512, MERGED = 8 }; // parts that a thread of merge_kernel loads at once
 
 template <class T> struct decode_params {
     heads<const T> q, k, v;
@@ -67,87 +70,171 @@ struct decode_row {
     }
 };
 
-// Which tiles of a part matter, as bits; the same for every thread. `first` is the part's first
-// key, `count` its number of keys.
-template <class T, bool PACKS>
-__device__ __forceinline__ unsigned tiles_that_matter(const decode_params<T> &p,
-                                                      const decode_row &w, const float *query,
-                                                      int first, int count)
-{
-    int tiles = (int)ceil_div(count, ATTENTION_TILE);
-    int unseen = max(0, w.first - first) / ATTENTION_TILE; // tiles before the window
-    unsigned all = (1u << tiles) - (1u << unseen);
-    float square = 0.0f, own, own_norm, reach, share;
+// What skipping compares with; share < 0: no tile is skipped.
+struct skip_test {
+    float share, own, own_norm, reach;
+};
 
-    if (!p.norms.at)
-        return all;
+template <class T, bool PACKS>
+__device__ __forceinline__ struct skip_test prepare_skipping(const decode_params<T> &p,
+                                                             const decode_row &w,
+                                                             const float *query)
+{
     int seen = p.ragged.length ? w.position / ATTENTION_TILE - w.first / ATTENTION_TILE + 1
                                : (int)ceil_div(p.s.Lk, ATTENTION_TILE);
-    share = (float)(p.eps / (double)seen);
-    for (int d = 0; d < p.s.D; d++)
-        square = fmaf(query[d], query[d], square);
-    own = fmaf(p.s.scale, lanes_dot<PACKS>(query, p.k.row(w.slot, w.position, w.kv), p.s.D),
-               p.s.bias(w.b, w.h, 0));
-    reach = norm_margin(p.s.D) * fabsf(p.s.scale) * sqrtf(square);
-    own_norm = p.norms.largest(w.slot, w.kv, w.position, w.position);
-    // A lane per tile, in every warp alike.
-    int from = first + (int)threadIdx.x % PART_TILES * ATTENTION_TILE,
-        last = min(from + ATTENTION_TILE, p.s.Lk) - 1;
-    bool skipped = last < w.position && weight_bound(p.s, w.b, w.slot, w.h, w.position, from, last,
-                                                     p.norms.largest(w.slot, w.kv, from, last),
-                                                     reach, own, own_norm) <= share;
-    return __ballot_sync(0xffffffffu, !skipped) & all;
+
+    if (!p.norms.at)
+        return { -1.0f, 0.0f, 0.0f, 0.0f };
+    return { (float)(p.eps / (double)seen),
+             fmaf(p.s.scale, lanes_dot<PACKS>(query, p.k.row(w.slot, w.position, w.kv), p.s.D),
+                  p.s.bias(w.b, w.h, 0)),
+             p.norms.largest(w.slot, w.kv, w.position, w.position),
+             norm_margin(p.s.D) * fabsf(p.s.scale) * sqrtf(lanes_dot<false>(query, query, p.s.D)) };
 }
 
-// scores[n] = score of key first + n; -inf where there is none or its tile is skipped.
-template <class T, bool PACKS>
-__device__ __forceinline__ void find_scores(float *scores, const decode_params<T> &p,
-                                            const decode_row &w, const float *query, unsigned tiles,
-                                            int first, int count)
+// The parts of a block are DECIDED at a time: parts blockIdx.y + gridDim.y n, a thread per tile.
+enum { DECIDED = THREADS / PART_TILES, DECIDED_BY_WARP = 32 / PART_TILES };
+
+// Which tiles of the parts from number `base` on matter: bits of kept[] for tiles_of(). All threads
+// must call it.
+template <class T>
+__device__ __forceinline__ void decide_tiles(unsigned *kept, const decode_params<T> &p,
+                                             const decode_row &w, const struct skip_test &test,
+                                             int base)
 {
-    for (int n = threadIdx.x / ROW_LANES; n < PART_KEYS; n += THREADS / ROW_LANES) {
-        float x = -INFINITY;
-        if (n < count && first + n >= w.first && (tiles >> n / ATTENTION_TILE & 1))
-            x = fmaf(p.s.gain(w.position - first - n) * p.s.scale,
-                     lanes_dot<PACKS>(query, p.k.row(w.slot, first + n, w.kv), p.s.D),
-                     p.s.bias(w.b, w.slot, w.h, w.position, first + n));
-        if (threadIdx.x % ROW_LANES == 0)
-            scores[n] = x;
-    }
+    const int part = base + (int)threadIdx.x / PART_TILES * (int)gridDim.y,
+              first = (w.first_part() + part) * PART_KEYS +
+                      (int)threadIdx.x % PART_TILES * ATTENTION_TILE,
+              last = min(first + ATTENTION_TILE, p.s.Lk) - 1;
+    bool matters = first <= w.position && last >= w.first;
+
+    if (matters && test.share >= 0.0f && last < w.position)
+        matters = !(weight_bound(p.s, w.b, w.slot, w.h, w.position, first, last,
+                                 p.norms.largest(w.slot, w.kv, first, last), test.reach, test.own,
+                                 test.own_norm) <= test.share);
+    const unsigned of_warp = __ballot_sync(0xffffffffu, matters);
+    __syncthreads(); // those before have been read
+    if (threadIdx.x % 32 == 0)
+        kept[threadIdx.x / 32] = of_warp;
+    __syncthreads();
 }
 
-// The part's output, sum_n weight_n v_n / sum. Eight lanes share a row of V as they share a key,
-// and every group of lanes has a share of the keys; the order of sums depends on nothing but D.
-template <class T, bool PACKS>
+// Of the n-th part since `base`.
+__device__ __forceinline__ unsigned tiles_of(const unsigned *kept, int n)
+{
+    return kept[n / DECIDED_BY_WARP] >> n % DECIDED_BY_WARP * PART_TILES & (1u << PART_TILES) - 1;
+}
+
+// The keys of a part that a group of 8 lanes has: group + GROUPS i, i < HELD. Bit i of `used` says
+// that the query sees it and that its tile is not skipped.
+enum { GROUPS = THREADS / ROW_LANES, HELD = PART_KEYS / GROUPS };
+static_assert((int)HELD == (int)ROW_LANES, "each lane finishes the score of one key");
+
+__device__ __forceinline__ unsigned keys_used(const decode_row &w, unsigned tiles, int first)
+{
+    unsigned used = 0;
+
+#pragma unroll
+    for (int i = 0; i < HELD; i++) {
+        const int n = (int)threadIdx.x / ROW_LANES + GROUPS * i;
+        if (first + n <= w.position && first + n >= w.first && (tiles >> n / ATTENTION_TILE & 1))
+            used |= 1u << i;
+    }
+    return used;
+}
+
+// N columns from `d` on of these keys or of their values. All loads are under way at once.
+template <class T, int N> struct held_rows {
+    bits<T, N> at[HELD];
+
+    __device__ __forceinline__ void read(heads<const T> from, const decode_row &w, unsigned used,
+                                         int first, int d, int D)
+    {
+#pragma unroll
+        for (int i = 0; i < HELD; i++) {
+            at[i] = {};
+            if (d < D && (used >> i & 1))
+                at[i] = load_bits<N>(
+                    from.row(w.slot, first + (int)threadIdx.x / ROW_LANES + GROUPS * i, w.kv) + d);
+        }
+    }
+};
+
+// Sums over the lanes of a row; lane n receives that of x[n].
+__device__ __forceinline__ float scatter_sums(float (&x)[ROW_LANES])
+{
+    const int lane = (int)threadIdx.x % ROW_LANES;
+
+#pragma unroll
+    for (int half = ROW_LANES / 2; half > 0; half /= 2)
+#pragma unroll
+        for (int i = 0; i < half; i++) {
+            const bool upper = lane & half;
+            const float given = upper ? x[i] : x[i + half], kept = upper ? x[i + half] : x[i];
+            x[i] = kept + __shfl_xor_sync(0xffffffffu, given, half);
+        }
+    return x[0];
+}
+
+// The thread's own key of the part.
+__device__ __forceinline__ int own_key()
+{
+    return (int)threadIdx.x / ROW_LANES + GROUPS * ((int)threadIdx.x % ROW_LANES);
+}
+
+// The score of own_key(); -inf if it is not used.
+template <class T, int N>
+__device__ __forceinline__ float find_score(const decode_params<T> &p, const decode_row &w,
+                                            const float *query, unsigned used, int first)
+{
+    float dots[HELD] = {};
+    const int lane = (int)threadIdx.x % ROW_LANES, key = first + own_key();
+
+    for (int base = 0; base < p.s.D; base += ROW_LANES * N) {
+        const int d = base + lane * N;
+        held_rows<T, N> k;
+        k.read(p.k, w, used, first, d, p.s.D);
+#pragma unroll
+        for (int i = 0; i < HELD; i++)
+#pragma unroll
+            for (int j = 0; j < N; j++)
+                dots[i] = fmaf(d < p.s.D ? query[d + j] : 0.0f, k.at[i].at(j), dots[i]);
+    }
+    const float dot = scatter_sums(dots);
+    return used >> lane & 1 ? fmaf(p.s.gain(w.position - key) * p.s.scale, dot,
+                                   p.s.bias(w.b, w.slot, w.h, w.position, key))
+                            : -INFINITY;
+}
+
+// The part's output, sum_n weight_n v_n / sum. Eight lanes share a row of V as they share a key;
+// `v` has the first columns of all lanes. The order of sums depends on nothing but D.
+template <class T, int N>
 __device__ __forceinline__ void write_output(float *to, const decode_params<T> &p,
                                              const decode_row &w, const float *weights,
-                                             unsigned tiles, float sum, int first, int count)
+                                             held_rows<T, N> &v, unsigned used, float sum,
+                                             int first)
 {
-    const int N = PACKS ? pack<T>::N : 1, COLUMNS = ROW_LANES * N; // at a time
-    __shared__ float of_warp[THREADS / 32][ROW_LANES * pack<T>::N];
+    const int COLUMNS = ROW_LANES * N; // at a time
+    __shared__ float of_warp[THREADS / 32][COLUMNS];
     int group = threadIdx.x / ROW_LANES, lane = threadIdx.x % ROW_LANES;
 
     for (int base = 0; base < p.s.D; base += COLUMNS) {
-        int d = base + lane * N;
         float o[N] = {};
-#pragma unroll 4
-        for (int n = group; n < PART_KEYS; n += THREADS / ROW_LANES) {
-            if (d >= p.s.D || n >= count || !(tiles >> n / ATTENTION_TILE & 1))
-                continue;
-            float v[N];
-            load<N>(v, p.v.row(w.slot, first + n, w.kv) + d);
+        if (base > 0)
+            v.read(p.v, w, used, first, base + lane * N, p.s.D);
 #pragma unroll
-            for (int i = 0; i < N; i++)
-                o[i] = fmaf(weights[n], v[i], o[i]);
-        }
+        for (int i = 0; i < HELD; i++)
+#pragma unroll
+            for (int j = 0; j < N; j++)
+                o[j] = fmaf(weights[group + GROUPS * i], v.at[i].at(j), o[j]);
         __syncthreads(); // of_warp of the columns before has been read
 #pragma unroll
-        for (int i = 0; i < N; i++) {
+        for (int j = 0; j < N; j++) {
 #pragma unroll
             for (int step = ROW_LANES; step < 32; step *= 2)
-                o[i] += __shfl_xor_sync(0xffffffffu, o[i], step);
+                o[j] += __shfl_xor_sync(0xffffffffu, o[j], step);
             if (threadIdx.x % 32 < ROW_LANES)
-                of_warp[threadIdx.x / 32][lane * N + i] = o[i];
+                of_warp[threadIdx.x / 32][lane * N + j] = o[j];
         }
         __syncthreads();
         if (threadIdx.x < COLUMNS && base + (int)threadIdx.x < p.s.D) {
@@ -160,67 +247,100 @@ __device__ __forceinline__ void write_output(float *to, const decode_params<T> &
     }
 }
 
+// A part whose tiles are not all skipped.
+template <class T, int N>
+__device__ __forceinline__ void attend_part(const decode_params<T> &p, const decode_row &w,
+                                            const float *query, float *weights, unsigned tiles,
+                                            int part)
+{
+    const int first = (w.first_part() + part) * PART_KEYS;
+    const int64_t place = (int64_t)w.row * p.parts + part;
+    const unsigned used = keys_used(w, tiles, first);
+    held_rows<T, N> v; // they come while the weights are found
+
+    v.read(p.v, w, used, first, (int)threadIdx.x % ROW_LANES * N, p.s.D);
+    float x = find_score<T, N>(p, w, query, used, first), most = block_max(x);
+    x = expf(x - most);
+    weights[own_key()] = x;
+    float sum = block_sum(x); // its barriers also make the weights visible to all threads
+    write_output<T, N>(p.outputs + place * p.s.D, p, w, weights, v, used, sum, first);
+    if (threadIdx.x == 0)
+        p.sums[place] = most + logf(sum);
+    __syncthreads(); // before the next part overwrites the weights
+}
+
 template <class T, bool PACKS>
-__global__ void __launch_bounds__(THREADS) split_kernel(const __grid_constant__ decode_params<T> p)
+__global__ void __launch_bounds__(THREADS, RESIDENT)
+    split_kernel(const __grid_constant__ decode_params<T> p)
 {
     float *query = dynamic_shared<float>(); // [D]
     __shared__ float weights[PART_KEYS];
+    __shared__ unsigned kept[THREADS / 32];
     decode_row w(p);
 
+    let_next_kernel_start();
+    wait_for_kernel_before();
     for (int d = threadIdx.x; d < p.s.D; d += THREADS)
         query[d] = to_float(p.q.row(w.b, w.i, w.h)[d]);
     __syncthreads();
-    for (int part = blockIdx.y; part < w.parts(); part += gridDim.y) {
-        int first = (w.first_part() + part) * PART_KEYS,
-            count = min(PART_KEYS, w.position + 1 - first);
-        int64_t place = (int64_t)w.row * p.parts + part;
-        unsigned tiles = tiles_that_matter<T, PACKS>(p, w, query, first, count);
+    const struct skip_test test = prepare_skipping<T, PACKS>(p, w, query);
+    for (int base = blockIdx.y; base < w.parts(); base += gridDim.y * DECIDED) {
+        decide_tiles(kept, p, w, test, base);
+        for (int n = 0; n < DECIDED && base + n * (int)gridDim.y < w.parts(); n++) {
+            const int part = base + n * (int)gridDim.y;
+            const unsigned tiles = tiles_of(kept, n);
 
-        if (tiles == 0) {
-            if (threadIdx.x == 0)
-                p.sums[place] = -INFINITY;
-            continue;
+            if (tiles != 0)
+                attend_part<T, PACKS ? pack<T>::N : 1>(p, w, query, weights, tiles, part);
+            else if (threadIdx.x == 0)
+                p.sums[(int64_t)w.row * p.parts + part] = -INFINITY;
         }
-        find_scores<T, PACKS>(weights, p, w, query, tiles, first, count);
-        __syncthreads();
-        float x = weights[threadIdx.x], most = block_max(x);
-        x = expf(x - most);
-        weights[threadIdx.x] = x;
-        float sum = block_sum(x); // its barriers also make the weights visible to all threads
-        write_output<T, PACKS>(p.outputs + place * p.s.D, p, w, weights, tiles, sum, first, count);
-        if (threadIdx.x == 0)
-            p.sums[place] = most + logf(sum);
-        __syncthreads(); // before the next part overwrites the weights
     }
 }
 
-// A column has a thread for each of several shares of the parts. NaN sums take part in the merge,
-// so that they show in the output.
-template <class T>
-__global__ void __launch_bounds__(THREADS) merge_kernel(const __grid_constant__ decode_params<T> p)
+// The weight of a part in the merge. NaN sums take part, so that they show in the output.
+__device__ __forceinline__ float part_weight(float sum, float most)
 {
-    __shared__ float shares[THREADS];
+    return sum == -INFINITY ? 0.0f : expf(sum - most);
+}
+
+// A column has a thread for each of several shares of the parts. What was skipped has no output.
+template <class T>
+__global__ void __launch_bounds__(MERGE_THREADS)
+    merge_kernel(const __grid_constant__ decode_params<T> p)
+{
+    __shared__ float shares[MERGE_THREADS];
     decode_row w(p);
-    int parts = w.parts(), width = max(1, min(p.s.D, (int)THREADS)), count = THREADS / width,
-        share = threadIdx.x / width;
+    int parts = w.parts(), width = max(1, min(p.s.D, (int)MERGE_THREADS)),
+        count = MERGE_THREADS / width, share = threadIdx.x / width;
     const float *sums = p.sums + (int64_t)w.row * p.parts,
                 *outputs = p.outputs + (int64_t)w.row * p.parts * p.s.D;
     float most = -INFINITY, sum = 0.0f;
 
-    for (int n = threadIdx.x; n < parts; n += THREADS)
+    let_next_kernel_start();
+    wait_for_kernel_before();
+    for (int n = threadIdx.x; n < parts; n += MERGE_THREADS)
         most = fmaxf(most, sums[n]);
     most = block_max(most);
-    for (int n = threadIdx.x; n < parts; n += THREADS)
-        sum += expf(sums[n] - most);
+    for (int n = threadIdx.x; n < parts; n += MERGE_THREADS)
+        sum += part_weight(sums[n], most);
     sum = block_sum(sum);
     for (int base = 0; base < p.s.D; base += width) {
-        int d = base + (int)threadIdx.x % width;
+        int d = base + (int)threadIdx.x % width,
+            end = share < count && d < p.s.D ? parts : 0; // of the thread's parts
         float o = 0.0f;
-#pragma unroll 4
-        for (int n = share; n < (share < count && d < p.s.D ? parts : 0); n += count) {
-            float x = outputs[(int64_t)n * p.s.D + d];
-            bool skipped = sums[n] == -INFINITY; // then it has no output
-            o = skipped ? o : fmaf(expf(sums[n] - most), x, o);
+        for (int first = share; first < end; first += count * MERGED) {
+            float of[MERGED], x[MERGED];
+#pragma unroll
+            for (int i = 0; i < MERGED; i++)
+                of[i] = first + i * count < end ? sums[first + i * count] : -INFINITY;
+#pragma unroll
+            for (int i = 0; i < MERGED; i++)
+                x[i] =
+                    of[i] == -INFINITY ? 0.0f : outputs[(int64_t)(first + i * count) * p.s.D + d];
+#pragma unroll
+            for (int i = 0; i < MERGED; i++)
+                o = fmaf(part_weight(of[i], most), x[i], o);
         }
         __syncthreads(); // the shares of the columns before have been read
         shares[threadIdx.x] = o;
@@ -256,17 +376,17 @@ template <class T> alibi_status decode(struct context *c, const struct attention
     const int64_t factors[] = { rows, p.parts, p.s.D + 1, (int64_t)sizeof(float) };
     TRY_RETURN(cuda_scratch_for(c, SCRATCH_PARTS, factors, 4, (void **)&p.outputs));
     p.sums = p.outputs + rows * p.parts * p.s.D;
-    // Lengths of ragged rows are on the GPU, and Lk is the capacity of the cache: no more blocks
-    // per row than can be resident, or most of them would start for nothing.
+    // Lengths of ragged rows are on the GPU, and Lk is the capacity of the cache: few more blocks
+    // than can be resident, or most of them would start for nothing.
     blocks = ceil_div((int64_t)c->multiprocessors * BLOCKS_PER_SM, rows);
     if (blocks > p.parts)
         blocks = p.parts;
-    TRY_RETURN(launch(c, "attention decode",
-                      rows_are_aligned(a->k) && rows_are_aligned(a->v) ? split_kernel<T, true>
-                                                                       : split_kernel<T, false>,
-                      dim3((unsigned)rows, (unsigned)blocks), THREADS,
-                      sizeof(float) * (size_t)p.s.D, p));
-    return launch(c, "attention decode", merge_kernel<T>, (unsigned)rows, THREADS, 0, p);
+    TRY_RETURN(chain(c, "attention decode",
+                     rows_are_aligned(a->k) && rows_are_aligned(a->v) ? split_kernel<T, true>
+                                                                      : split_kernel<T, false>,
+                     dim3((unsigned)rows, (unsigned)blocks), THREADS, sizeof(float) * (size_t)p.s.D,
+                     p));
+    return chain(c, "attention decode", merge_kernel<T>, (unsigned)rows, MERGE_THREADS, 0, p);
 }
 
 } // namespace

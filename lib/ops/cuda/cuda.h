@@ -122,6 +122,9 @@ struct context {
     size_t buffer_count, buffer_capacity;
     size_t used, peak;
     uint64_t frees; /* of buffers and scratch memory so far */
+    bool chains;    /* the GPU can start a kernel before the last one has ended; see launch.cuh */
+    bool chained;   /* the last work in the stream is a kernel that lets others start early */
+    bool blas_decodes; /* ALIBI_DECODE, see gpu.md */
     struct {
         struct cuda_replay work[REPLAYS], *recording;
         int64_t calls;
@@ -182,6 +185,13 @@ size_t cuda_decode_bytes(int64_t in, int64_t out);
  * sums is S, the rest T. */
 alibi_status cuda_column_sums(struct context *c, struct tensor sums, struct tensor x);
 alibi_status cuda_add_bias(struct context *c, struct tensor y, struct tensor bias);
+
+/* Linear layers of few rows (linear_decode.cu), each of which has the same bits in any batch.
+ * Whether they are served depends on the weights and the type only. With `activated`, which may be
+ * absent, it receives act(y) too; not swiglu. No dimension is 0. */
+bool cuda_few_rows_serve(const struct context *c, struct tensor y, struct tensor weight);
+alibi_status cuda_few_rows(struct context *c, const struct linear_args *a, struct tensor activated,
+                           int activation);
 
 /* The gradient of an activation and, in the same pass, the column sums of dx (activation.cu).
  * dx_sums is S, accumulates, and may be absent. Aliasing as in activation_backward. */

@@ -239,6 +239,7 @@ static alibi_status start_copy(struct context *c, int half, void *to, const void
 {
     static const char what[] = "copying between host and GPU";
 
+    c->chained = false;
     TRY_RETURN(cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, c->stream), what));
     return cuda_check(cudaEventRecord(c->staging.done[half], c->stream), what);
 }
@@ -420,6 +421,14 @@ static alibi_status check_visible(int64_t gpu)
     return ALIBI_OK;
 }
 
+/* ALIBI_DECODE of the environment, see gpu.md. */
+static bool decodes_by(const char *way)
+{
+    const char *text = getenv("ALIBI_DECODE");
+
+    return text != NULL && strcmp(text, way) == 0;
+}
+
 static alibi_status read_properties(struct context *c, char name[CUDA_NAME_MAX])
 {
     struct cudaDeviceProp p;
@@ -429,6 +438,8 @@ static alibi_status read_properties(struct context *c, char name[CUDA_NAME_MAX])
         return fail(ALIBI_DEVICE, "GPU '%s' has compute capability %d.%d, 8.0 is needed", p.name,
                     p.major, p.minor);
     c->mma_sync = p.major != 9 || getenv("ALIBI_MMA_SYNC") != NULL; /* for tests, see gpu.md */
+    c->chains = p.major >= 9 && !decodes_by("unchained");
+    c->blas_decodes = decodes_by("blas");
     c->multiprocessors = p.multiProcessorCount;
     c->shared_per_block = p.sharedMemPerBlockOptin;
     snprintf(name, CUDA_NAME_MAX, "%.*s", CUDA_NAME_MAX - 1, p.name);

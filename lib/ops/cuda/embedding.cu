@@ -38,6 +38,8 @@ template <class T> struct lookup {
 template <class T, int N>
 __global__ void __launch_bounds__(THREADS) lookup_kernel(struct lookup<T> a)
 {
+    let_next_kernel_start();
+    wait_for_kernel_before();
     const int64_t row = blockIdx.x, token = a.tokens[row],
                   l = a.length ? a.length[row] - 1 : row % a.L;
 
@@ -69,8 +71,8 @@ template <class T> alibi_status run_forward(struct context *c, const struct embe
 
     if (rows == 0 || C == 0)
         return ALIBI_OK;
-    return launch(c, "embedding", vector ? lookup_kernel<T, N> : lookup_kernel<T, 1>,
-                  dim3((unsigned)rows), dim3(THREADS), 0, p);
+    return chain(c, "embedding", vector ? lookup_kernel<T, N> : lookup_kernel<T, 1>,
+                 dim3((unsigned)rows), dim3(THREADS), 0, p);
 }
 
 // ---- sorting the tokens

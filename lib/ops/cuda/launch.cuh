@@ -13,16 +13,45 @@
 
 typedef __nv_bfloat16 bf16;
 
+template <class Kernel> alibi_status allow_shared(const char *what, Kernel kernel, size_t shared)
+{
+    if (shared <= 32 << 10) // together with static shared memory it may exceed the default, 48 KiB
+        return ALIBI_OK;
+    return cuda_check(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
+        what);
+}
+
 // Launches a kernel in the device's stream with `shared` bytes of dynamic shared memory.
 template <class... Parameters, class... Arguments>
 alibi_status launch(struct context *c, const char *what, void (*kernel)(Parameters...), dim3 grid,
                     dim3 block, size_t shared, Arguments... arguments)
 {
-    if (shared > 32 << 10) // together with static shared memory it may exceed the default of 48 KiB
-        TRY_RETURN(cuda_check(
-            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
-            what));
+    c->chained = false;
+    TRY_RETURN(allow_shared(what, kernel, shared));
     return cuda_check(start_kernel(kernel, grid, block, shared, c->stream, arguments...), what);
+}
+
+// The same for the kernels of a step of decoding, which take less time than it takes to launch them
+// and to fill the GPU. In a recorded step such a kernel starts while the one before it runs, and
+// waits inside (programmatic dependent launch). It must, in every thread,
+//
+//   - call wait_for_kernel_before() before it reads what another kernel of the step may have
+//     written, and before it writes anything. What the step began with may be read earlier:
+//     parameters of the model, slots and lengths;
+//   - call let_next_kernel_start(), the earlier the better.
+//
+// A kernel has ended when the next one has waited, and so have all kernels before it.
+template <class... Parameters, class... Arguments>
+alibi_status chain(struct context *c, const char *what, void (*kernel)(Parameters...), dim3 grid,
+                   dim3 block, size_t shared, Arguments... arguments)
+{
+    const bool early = c->chained && c->replay.recording && c->chains;
+
+    c->chained = true;
+    TRY_RETURN(allow_shared(what, kernel, shared));
+    return cuda_check(start_in_chain(kernel, grid, block, shared, c->stream, early, arguments...),
+                      what);
 }
 
 __host__ __device__ inline int64_t ceil_div(int64_t a, int64_t b)

@@ -29,7 +29,8 @@
 // its key. Bytes that were given are only compared with the algorithms that cuBLASLt offers, and
 // never handed to it.
 //
-// Decoding. A row must have the same bits whatever else is in the batch, so all products of
+// Decoding. A row must have the same bits whatever else is in the batch. linear_decode.cu does that
+// where it can, in bf16 with rows of weights that are aligned to 16 bytes. All other products of
 // decoding have exactly DECODE_ROWS rows (padded if there are fewer), one plan per weight, and no
 // autotuning. The weights are read once for up to DECODE_ROWS rows.
 //
@@ -336,6 +337,7 @@ alibi_status run_algorithm(struct context *c, struct cuda_plan *plan, const stru
 {
     float one = 1.0f, beta = p->c ? 1.0f : 0.0f;
 
+    c->chained = false;
     return blas_check(cublasLtMatmul(c->blas, plan->how, &one, p->a, plan->a, p->b, plan->b, &beta,
                                      p->c ? p->c : d, plan->d, d, plan->d,
                                      &plan->algorithms[algorithm], c->workspace, BLAS_WORKSPACE,
@@ -562,6 +564,29 @@ alibi_status forward_decoding(struct context *c, const struct linear_args *a)
     return ALIBI_OK;
 }
 
+// Both y and activated by one kernel. *done is false, and nothing happened, if none can do that.
+// For its epilogue with GELU, cuBLASLt needs rows of y that begin at multiples of 16 bytes.
+alibi_status try_fused(struct context *c, const struct linear_args *a, struct tensor activated,
+                       int kind, bool *done)
+{
+    struct product p = forward_product(activated, a->x, a->weight);
+
+    if (tensor_count(a->x) == 0 || tensor_count(a->y) == 0 || a->y.type != DTYPE_BF16)
+        return ALIBI_OK;
+    cuda_part(c, "linear forward");
+    if (a->decoding && kind != ALIBI_SWIGLU && cuda_few_rows_serve(c, a->y, a->weight)) {
+        *done = true;
+        return cuda_few_rows(c, a, activated, kind);
+    }
+    if (a->decoding || kind != ALIBI_GELU_TANH || a->y.shape[1] % 8 != 0 ||
+        !aligned(a->y.data, activated.data))
+        return ALIBI_OK;
+    p.epilogue = present(a->bias) ? GELU_BIAS : GELU;
+    p.bias = a->bias.data;
+    p.aux = a->y.data;
+    return try_product(c, &p, done);
+}
+
 // ---- backward
 
 alibi_status input_gradient(struct device *dev, struct tensor dx, struct tensor dy,
@@ -686,7 +711,10 @@ alibi_status cuda_linear_forward(struct device *dev, const struct linear_args *a
         TRY_RETURN(cuda_fill(dev, a->y, 0.0));
         return present(a->bias) ? cuda_add_bias(c, a->y, a->bias) : ALIBI_OK;
     }
-    return a->decoding ? forward_decoding(c, a) : forward(c, a->y, a->x, a->weight, a->bias, false);
+    if (!a->decoding)
+        return forward(c, a->y, a->x, a->weight, a->bias, false);
+    return cuda_few_rows_serve(c, a->y, a->weight) ? cuda_few_rows(c, a, tensor_none(), 0)
+                                                   : forward_decoding(c, a);
 }
 
 alibi_status cuda_linear_backward(struct device *dev, const struct linear_args *a)
@@ -700,27 +728,16 @@ alibi_status cuda_linear_activation_forward(struct device *dev,
                                             const struct linear_activation_args *a)
 {
     struct context *c = cuda_of(dev);
-    // For its epilogue with GELU, cuBLASLt needs rows of `up` that begin at multiples of 16 bytes.
-    const bool fused = a->kind == ALIBI_GELU_TANH && a->up.type == DTYPE_BF16 && !a->decoding &&
-                       a->up.shape[1] % 8 == 0 && aligned(a->up.data, a->activated.data) &&
-                       tensor_count(a->x) > 0 && tensor_count(a->up) > 0;
+    const struct linear_args linear = { .y = a->up,
+                                        .x = a->x,
+                                        .weight = a->weight,
+                                        .bias = a->bias,
+                                        .decoding = a->decoding,
+                                        .room = a->room };
     bool done = false;
 
-    if (fused) {
-        struct product p = forward_product(a->activated, a->x, a->weight);
-        cuda_part(c, "linear forward");
-        p.epilogue = present(a->bias) ? GELU_BIAS : GELU;
-        p.bias = a->bias.data;
-        p.aux = a->up.data;
-        TRY_RETURN(try_product(c, &p, &done));
-    }
+    TRY_RETURN(try_fused(c, &linear, a->activated, a->kind, &done));
     if (!done) {
-        const struct linear_args linear = { .y = a->up,
-                                            .x = a->x,
-                                            .weight = a->weight,
-                                            .bias = a->bias,
-                                            .decoding = a->decoding,
-                                            .room = a->room };
         TRY_RETURN(cuda_linear_forward(dev, &linear));
         TRY_RETURN(cuda_activation_forward(dev, a->kind, a->activated, a->up));
     }

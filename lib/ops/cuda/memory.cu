@@ -1,4 +1,4 @@
-// memory.cu - filling, copying, and appending to a KV cache
+// memory.cu - filling and copying
 //
 // A view [B, L, H, D] has rows of W = H D contiguous numbers, so a copy is one of B L rows:
 //
@@ -128,42 +128,13 @@ alibi_status copy_contiguous(struct context *c, struct tensor dst, struct tensor
 {
     int64_t count = tensor_count(dst), wide = count - count % WIDE;
 
+    c->chained = false;
     if (dst.type == src.type)
         return cuda_check(cudaMemcpyAsync(dst.data, src.data, (size_t)count * dtype_bytes(dst.type),
                                           cudaMemcpyDeviceToDevice, c->stream),
                           "copy");
     TRY_RETURN(copy_views(c, stretch(dst, 0, wide), stretch(src, 0, wide)));
     return copy_views(c, stretch(dst, wide, count - wide), stretch(src, wide, count - wide));
-}
-
-// ---- appending to a KV cache
-
-// dst[slot[b], length[b] - 1] = src[b]: a block per row of the batch.
-template <class T, int N>
-__global__ void __launch_bounds__(THREADS)
-    append_kernel(T *dst, struct row_strides to, const T *src, int64_t src_row,
-                  struct ragged_rows ragged, int64_t W)
-{
-    const int64_t b = blockIdx.x;
-    T *row = dst + ragged.slot[b] * to.batch + (ragged.length[b] - 1) * to.row;
-
-    for (int64_t w = threadIdx.x * N; w < W; w += THREADS * N) {
-        float x[N];
-        load<N>(x, src + b * src_row + w);
-        store<N>(row + w, x);
-    }
-}
-
-template <class T>
-alibi_status append(struct context *c, struct tensor dst, struct tensor src, struct ragged ragged)
-{
-    const int64_t W = src.shape[2] * src.shape[3];
-    const bool wide = W % WIDE == 0 && every_row_aligned(dst) && every_row_aligned(src);
-
-    return launch(c, "cache append", wide ? append_kernel<T, WIDE> : append_kernel<T, 1>,
-                  (unsigned)src.shape[0], THREADS, 0, (T *)dst.data,
-                  row_strides{ dst.stride[0], dst.stride[1] }, (const T *)src.data, src.stride[0],
-                  ragged_rows_of(ragged), W);
 }
 
 } // namespace
@@ -178,6 +149,7 @@ alibi_status cuda_fill(struct device *dev, struct tensor dst, double value)
     if (count == 0)
         return ALIBI_OK;
     cuda_part(c, "fill");
+    c->chained = false;
     if (word == 0)
         return cuda_check(cudaMemsetAsync(dst.data, 0, (size_t)count * bytes, c->stream), "fill");
     if (bytes == 2)
@@ -197,15 +169,4 @@ alibi_status cuda_copy(struct device *dev, struct tensor dst, struct tensor src)
     if (contiguous(dst) && contiguous(src))
         return copy_contiguous(c, dst, src);
     return copy_views(c, dst, src);
-}
-
-alibi_status cuda_cache_append(struct device *dev, struct tensor dst, struct tensor src,
-                               struct ragged ragged)
-{
-    struct context *c = cuda_of(dev);
-
-    if (tensor_count(src) == 0)
-        return ALIBI_OK;
-    cuda_part(c, "copy");
-    DISPATCH(dst.type, T, return append<T>(c, dst, src, ragged));
 }

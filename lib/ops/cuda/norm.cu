@@ -137,6 +137,23 @@ template <class T, int N, int WIDTH> struct held_row {
     }
 };
 
+// Weight and bias come to the L2 cache while the kernel before this one runs: N columns of them are
+// a sector of it.
+template <class T, int N, int WIDTH>
+__device__ __forceinline__ void fetch_parameters(const struct norm_forward<T> &a)
+{
+    if constexpr (N > 1)
+#pragma unroll
+        for (int p = 0; p < HELD; p++) {
+            const int c = column<N, WIDTH>(p);
+            if (c >= a.C)
+                break;
+            (void)load_once(a.weight + c);
+            if (a.bias)
+                (void)load_once(a.bias + c);
+        }
+}
+
 template <int WIDTH> __device__ __forceinline__ float row_sum(float x)
 {
     return WIDTH == 32 ? warp_sum(x) : block_sum(x);
@@ -202,6 +219,9 @@ __global__ void __launch_bounds__(WIDTH == 32 ? 128 : WIDTH,
     struct coming_row<T, N, WIDTH, BRANCH> coming;
     int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
 
+    let_next_kernel_start();
+    fetch_parameters<T, N, WIDTH>(a);
+    wait_for_kernel_before();
     for (coming.read(a, r); r < a.rows; r += step) {
         const held_row<T, N, WIDTH> row(a, r, coming);
         coming.read(a, r + step);
@@ -225,8 +245,8 @@ alibi_status launch_forward(struct context *c, struct norm_forward<T> a)
     const int64_t all = ceil_div(a.rows, block.y),
                   room = (int64_t)c->multiprocessors * (resident<T, BRANCH> / (WIDTH * block.y));
 
-    return launch(c, "norm", forward_kernel<T, N, WIDTH, CENTRED, BRANCH>,
-                  dim3((unsigned)(all < room ? all : room)), block, 0, a);
+    return chain(c, "norm", forward_kernel<T, N, WIDTH, CENTRED, BRANCH>,
+                 dim3((unsigned)(all < room ? all : room)), block, 0, a);
 }
 
 // As few threads as can hold a row.

@@ -16,6 +16,53 @@ cudaError_t start_kernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, s
     return cudaGetLastError();
 }
 
+// A kernel that may start while the one before it in the stream still runs, if `early`; see chain()
+// in launch.cuh.
+template <class... Parameters, class... Arguments>
+cudaError_t start_in_chain(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared,
+                           cudaStream_t stream, bool early, Arguments... arguments)
+{
+    cudaLaunchAttribute serialization = {};
+    cudaLaunchConfig_t config = {};
+
+    serialization.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    serialization.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared;
+    config.stream = stream;
+    config.attrs = &serialization;
+    config.numAttrs = early ? 1 : 0;
+    return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+// Until the kernel before this one has ended, and what it wrote can be read.
+__device__ __forceinline__ void wait_for_kernel_before()
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// The next kernel may start when all blocks of this one have come here, or have ended.
+__device__ __forceinline__ void let_next_kernel_start()
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// 16 bytes that no kernel of this launch writes, and that this block reads once.
+__device__ __forceinline__ uint4 load_once(const void *from)
+{
+    uint4 x;
+
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+                 : "l"(from));
+    return x;
+}
+
 // The block's dynamic shared memory, as much as launch() was asked for, aligned to 256 bytes.
 template <class T> __device__ __forceinline__ T *dynamic_shared()
 {

@@ -4,7 +4,7 @@
  * them. The first call under a key runs as always, so that plans, scratch memory and code are
  * there. The second one is captured from the stream instead of run, and from then on the graph is
  * launched as a whole. A graph holds addresses; when memory was freed since, it is recorded again.
- */
+ * Within a graph, kernels that follow each other may overlap: see chain() in launch.cuh. */
 #include "ops/cuda/cuda.h"
 
 static void forget(struct cuda_replay *r)
@@ -64,6 +64,7 @@ alibi_status cuda_replay(struct device *dev, struct work_key key, enum replay *h
         return ALIBI_OK;
     }
     c->replay.recording = r;
+    c->chained = false;
     *how = REPLAY_RECORD;
     return ALIBI_OK;
 }
@@ -79,6 +80,7 @@ alibi_status cuda_replay_end(struct device *dev, alibi_status status, enum repla
     if (graph != NULL)
         cudaGraphDestroy(graph);
     c->replay.recording = NULL;
+    c->chained = false;
     if (status == ALIBI_INTERRUPTED) { /* nothing has run, and nothing is kept */
         forget(r);
         return status;

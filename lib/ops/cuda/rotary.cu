@@ -71,6 +71,8 @@ __global__ void __launch_bounds__(THREADS) rotary_kernel(struct rotary_params<T>
     const float *cosines = r.angles.table + (r.length ? r.length[b] - 1 : l) * r.D;
     T *row = r.x + b * r.stride[0] + l * r.stride[1];
 
+    let_next_kernel_start();
+    wait_for_kernel_before();
     for (int item = (int)threadIdx.x; item < r.H * per_head; item += THREADS) {
         T *head = row + item / per_head * r.stride[2];
         const int n = item % per_head * N;
@@ -95,7 +97,7 @@ template <class T> alibi_status run(struct context *c, struct rotary_params<T> r
 
     if (rows == 0 || r.H == 0 || r.D < 2)
         return ALIBI_OK;
-    return launch(c, "rotary", kernel, dim3((unsigned)rows), dim3(THREADS), 0, r);
+    return chain(c, "rotary", kernel, dim3((unsigned)rows), dim3(THREADS), 0, r);
 }
 
 } // namespace

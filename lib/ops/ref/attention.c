@@ -280,16 +280,35 @@ static void tile_norms(struct tensor norms, struct tensor k, int64_t b, int64_t 
 }
 
 alibi_status ref_attention_norms(struct device *dev, struct tensor norms, struct tensor k,
-                                 int64_t from, struct ragged ragged)
+                                 int64_t from)
 {
     (void)dev;
-    for (int64_t b = 0; ragged_present(ragged) && b < ragged.length.shape[0]; b++) {
-        int64_t length = get_index(ragged.length, b);
-        tile_norms(norms, k, get_index(ragged.slot, b), length, (length - 1) / ATTENTION_TILE);
-    }
-    for (int64_t b = 0; !ragged_present(ragged) && b < k.shape[0]; b++)
+    for (int64_t b = 0; b < k.shape[0]; b++)
         for (int64_t t = from / ATTENTION_TILE; t < attention_tiles(k.shape[1]); t++)
             tile_norms(norms, k, b, k.shape[1], t);
+    return ALIBI_OK;
+}
+
+/* The head of a row: to[slot, position, h] = from[b, 0, h]. */
+static void append_head(struct tensor to, struct tensor from, int64_t slot, int64_t position,
+                        int64_t b, int64_t h)
+{
+    for (int64_t d = 0; d < to.shape[3]; d++)
+        set(to, head_at(to, slot, position, h) + d, get(from, head_at(from, b, 0, h) + d));
+}
+
+alibi_status ref_cache_append(struct device *dev, const struct cache_append_args *a)
+{
+    (void)dev;
+    for (int64_t b = 0; b < a->new_k.shape[0]; b++) {
+        int64_t slot = get_index(a->ragged.slot, b), length = get_index(a->ragged.length, b);
+
+        for (int64_t h = 0; h < a->new_k.shape[2]; h++) {
+            append_head(a->k, a->new_k, slot, length - 1, b, h);
+            append_head(a->v, a->new_v, slot, length - 1, b, h);
+        }
+        tile_norms(a->norms, a->k, slot, length, (length - 1) / ATTENTION_TILE);
+    }
     return ALIBI_OK;
 }
 

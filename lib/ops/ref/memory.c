@@ -118,16 +118,3 @@ alibi_status ref_copy(struct device *dev, struct tensor dst, struct tensor src)
                     set(dst, element(dst, b, l, h, d), get(src, element(src, b, l, h, d)));
     return ALIBI_OK;
 }
-
-alibi_status ref_cache_append(struct device *dev, struct tensor dst, struct tensor src,
-                              struct ragged ragged)
-{
-    (void)dev;
-    for (int64_t b = 0; b < src.shape[0]; b++) {
-        int64_t slot = get_index(ragged.slot, b), position = get_index(ragged.length, b) - 1;
-        for (int64_t h = 0; h < src.shape[2]; h++)
-            for (int64_t d = 0; d < src.shape[3]; d++)
-                set(dst, element(dst, slot, position, h, d), get(src, element(src, b, 0, h, d)));
-    }
-    return ALIBI_OK;
-}

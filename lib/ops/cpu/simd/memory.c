@@ -60,18 +60,3 @@ alibi_status SIMD(copy)(struct device *dev, struct tensor dst, struct tensor src
                in + r / L * src.stride[0] + r % L * src.stride[1], sizeof(float) * (size_t)width);
     return ALIBI_OK;
 }
-
-alibi_status SIMD(cache_append)(struct device *dev, struct tensor dst, struct tensor src,
-                                struct ragged ragged)
-{
-    const int32_t *slot = ragged.slot.data, *length = ragged.length.data;
-    float *out = dst.data;
-    const float *in = src.data;
-
-    if (dst.type != DTYPE_F32)
-        return ref_cache_append(dev, dst, src, ragged);
-    for (int64_t b = 0; b < src.shape[0]; b++)
-        memcpy(out + slot[b] * dst.stride[0] + (length[b] - 1) * dst.stride[1],
-               in + b * src.stride[0], sizeof(float) * (size_t)(src.shape[2] * src.shape[3]));
-    return ALIBI_OK;
-}

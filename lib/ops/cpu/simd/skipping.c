@@ -1,5 +1,6 @@
-/* skipping.c - norms of key tiles, and the bounds that follow from them */
+/* skipping.c - norms of key tiles, in a cache too, and the bounds that follow from them */
 #include <omp.h>
+#include <string.h>
 
 #include "ops/cpu/simd/skipping.h"
 
@@ -47,31 +48,51 @@ static float tile_norm(struct tensor k, int64_t b, int64_t kv, int64_t length, i
 }
 
 alibi_status SIMD(attention_norms)(struct device *dev, struct tensor norms, struct tensor k,
-                                   int64_t from, struct ragged ragged)
+                                   int64_t from)
 {
     int64_t L = k.shape[1], Hkv = k.shape[2], D = k.shape[3];
     int64_t first = from / ATTENTION_TILE, tiles = attention_tiles(L) - first;
     int64_t rows = k.shape[0] * Hkv, tasks = rows * tiles;
-    const int32_t *slot = ragged.slot.data, *length = ragged.length.data;
 
     if (k.type != DTYPE_F32)
-        return ref_attention_norms(dev, norms, k, from, ragged);
-    for (int64_t row = 0; length && row < ragged.length.shape[0]; row++)
-        for (int64_t kv = 0; kv < Hkv; kv++) { /* the tile's other keys are not read again */
-            int64_t j = length[row] - 1;
-            float *to = (float *)norms.data + slot[row] * norms.stride[0] + kv * norms.stride[1] +
-                        j / ATTENTION_TILE;
-            float norm = largest_norm(rows_of(k, slot[row], j, kv), 1, D);
-            *to = j % ATTENTION_TILE == 0 ? norm : larger(norm, *to);
-        }
-    if (length)
-        return ALIBI_OK;
+        return ref_attention_norms(dev, norms, k, from);
 #pragma omp parallel for schedule(static) if (tasks * ATTENTION_TILE * D > CPU_PARALLEL_MIN)
     for (int64_t task = 0; task < tasks; task++) {
         int64_t row = task / tiles, t = first + task % tiles;
         float *to =
             (float *)norms.data + row / Hkv * norms.stride[0] + row % Hkv * norms.stride[1] + t;
         *to = tile_norm(k, row / Hkv, row % Hkv, L, t);
+    }
+    return ALIBI_OK;
+}
+
+static void append_row(struct tensor to, struct tensor from, int64_t slot, int64_t position,
+                       int64_t b)
+{
+    memcpy((float *)to.data + slot * to.stride[0] + position * to.stride[1],
+           (const float *)from.data + b * from.stride[0],
+           sizeof(float) * (size_t)(from.shape[2] * from.shape[3]));
+}
+
+/* The tile's other keys are not read again. */
+alibi_status SIMD(cache_append)(struct device *dev, const struct cache_append_args *a)
+{
+    const int32_t *slot = a->ragged.slot.data, *length = a->ragged.length.data;
+    struct tensor norms = a->norms;
+
+    if (a->k.type != DTYPE_F32)
+        return ref_cache_append(dev, a);
+    for (int64_t b = 0; b < a->new_k.shape[0]; b++) {
+        int64_t p = length[b] - 1;
+
+        append_row(a->k, a->new_k, slot[b], p, b);
+        append_row(a->v, a->new_v, slot[b], p, b);
+        for (int64_t kv = 0; kv < a->k.shape[2]; kv++) {
+            float *to = (float *)norms.data + slot[b] * norms.stride[0] + kv * norms.stride[1] +
+                        p / ATTENTION_TILE;
+            float norm = largest_norm(rows_of(a->k, slot[b], p, kv), 1, a->k.shape[3]);
+            *to = p % ATTENTION_TILE == 0 ? norm : larger(norm, *to);
+        }
     }
     return ALIBI_OK;
 }
