@@ -212,7 +212,9 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t)
 
 // ---- cuBLASLt
 
-enum { FIRST, SAME_BITS, OTHER_ORDER, ALGORITHMS }; // algo.data[0], each faster than the one before
+// algo.data[0], each faster than the one before. Attribute n of an algorithm is data[n].
+enum { FIRST, SAME_BITS, OTHER_ORDER, ALGORITHMS };
+enum { SPLITS = 4 };
 
 struct cublasLtDesc {
     cublasOperation_t transpose_a, transpose_b;
@@ -319,8 +321,28 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     for (*count = 0; *count < ALGORITHMS && *count < most; ++*count) {
         found[*count] = {};
         found[*count].algo.data[0] = (uint64_t)*count;
+        found[*count].algo.data[CUBLASLT_ALGO_CONFIG_SPLITK_NUM] = 1;
     }
     return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoConfigSetAttribute(cublasLtMatmulAlgo_t *algo,
+                                                    cublasLtMatmulAlgoConfigAttributes_t what,
+                                                    const void *value, size_t bytes)
+{
+    memcpy(&algo->data[what], value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t,
+                                       cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                       cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                       const cublasLtMatmulAlgo_t *algo,
+                                       cublasLtMatmulHeuristicResult_t *result)
+{
+    result->workspaceSize = 0;
+    return algo->data[CUBLASLT_ALGO_CONFIG_SPLITK_NUM] <= SPLITS ? CUBLAS_STATUS_SUCCESS
+                                                                 : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 static inline float read(const void *matrix, cudaDataType_t type, int64_t place)
@@ -342,19 +364,23 @@ static float gelu(float x)
     return 0.5f * x * (1.0f + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
 }
 
-// One number of D: alpha and beta as linear.cu uses them.
+// One number of D: alpha and beta as linear.cu uses them. The sum is of so many parts.
 static float sum_of(const cublasLtDesc *desc, const void *a, const cublasLtLayout *la,
                     const void *b, const cublasLtLayout *lb, int64_t row, int64_t column,
-                    bool backwards)
+                    bool backwards, int64_t parts)
 {
     const bool ta = desc->transpose_a == CUBLAS_OP_T, tb = desc->transpose_b == CUBLAS_OP_T;
     const int64_t inner = (int64_t)(ta ? la->rows : la->columns);
-    float sum = 0.0f;
+    float sum = 0.0f, part = 0.0f;
 
     for (int64_t i = 0; i < inner; i++) {
         const int64_t k = backwards ? inner - 1 - i : i;
-        sum += read(a, la->type, ta ? row * la->leading + k : k * la->leading + row) *
-               read(b, lb->type, tb ? k * lb->leading + column : column * lb->leading + k);
+        part += read(a, la->type, ta ? row * la->leading + k : k * la->leading + row) *
+                read(b, lb->type, tb ? k * lb->leading + column : column * lb->leading + k);
+        if (i == inner - 1 || (i + 1) * parts / inner != i * parts / inner) {
+            sum += part;
+            part = 0.0f;
+        }
     }
     return sum;
 }
@@ -367,12 +393,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
 {
     const float of_product = *(const float *)alpha, of_c = *(const float *)beta;
     const bool backwards = algorithm->data[0] == OTHER_ORDER;
+    const int64_t parts = (int64_t)algorithm->data[CUBLASLT_ALGO_CONFIG_SPLITK_NUM];
 
-    last_product = (float)(ALGORITHMS - algorithm->data[0]);
+    last_product = (float)(ALGORITHMS - algorithm->data[0]) - 0.01f * (float)parts;
     for (int64_t column = 0; column < (int64_t)ld->columns; column++)
         for (int64_t row = 0; row < (int64_t)ld->rows; row++) {
             const int64_t place = column * ld->leading + row;
-            float x = of_product * sum_of(desc, a, la, b, lb, row, column, backwards);
+            float x = of_product * sum_of(desc, a, la, b, lb, row, column, backwards, parts);
             if (of_c != 0.0f)
                 x += of_c * read(c, lc->type, column * lc->leading + row);
             if (desc->epilogue & CUBLASLT_EPILOGUE_BIAS)

@@ -1,5 +1,6 @@
 /* test_cuda_autotune.c - the GPU's choice among algorithms for matrix products */
 #include <dlfcn.h>
+#include <math.h>
 
 #include "ops/gpu.h"
 
@@ -91,10 +92,23 @@ static float *result_of(struct device *dev, struct tensor t)
     return host;
 }
 
-/* How many results of two devices differ, on operands that no tuning has seen. */
+/* The largest difference, relative to the largest result. */
+static double error_of(const float *got, const float *want, int64_t count)
+{
+    double error = 0, largest = 0;
+
+    for (int64_t i = 0; i < count; i++) {
+        error = fmax(error, fabs((double)got[i] - want[i]));
+        largest = fmax(largest, fabs((double)want[i]));
+    }
+    return error / largest;
+}
+
+/* How many results of two devices differ, on operands that no tuning has seen; by rounding only. */
 static int count_differences(struct device *one, struct device *other, enum dtype type,
                              const int64_t *n)
 {
+    const double limit = type == DTYPE_BF16 ? 0x1p-7 : 0x1p-18;
     int different = 0;
 
     for (uint64_t seed = 2; seed < 4; seed++) {
@@ -102,8 +116,10 @@ static int count_differences(struct device *one, struct device *other, enum dtyp
         run_layer(one, &a);
         run_layer(other, &b);
         for (int i = 0; i < RESULTS; i++) {
+            int64_t count = tensor_count(a.results[i]);
             float *got = result_of(one, a.results[i]), *want = result_of(other, b.results[i]);
-            different += memcmp(got, want, (size_t)tensor_count(a.results[i]) * sizeof *got) != 0;
+            different += memcmp(got, want, (size_t)count * sizeof *got) != 0;
+            all_good = all_good && error_of(got, want, count) < limit;
             free(got);
             free(want);
         }

@@ -3,6 +3,7 @@
 #include "training.h"
 
 #include "choosing.h"
+#include "ranks.h"
 
 static struct device device;
 
@@ -1002,6 +1003,30 @@ static void algorithms_of_another_device_are_chosen_again_and_that_is_said(void 
     assert_null(strstr(p->listener.log, "algorithms"));
 }
 
+static alibi_status of_rank[2];
+
+static void train_as_rank(alibi_comm *c, void *user)
+{
+    struct site *p = user;
+    const struct alibi_call call = { .comm = c };
+    struct alibi_train_result result;
+
+    of_rank[comm_rank(c)] =
+        alibi_train(p->device, &p->config, &p->training, p->corpus, p->run, false, &result, &call);
+}
+
+static void ranks_that_would_each_choose_algorithms_are_refused(void **state)
+{
+    struct site *p = *state;
+
+    p->training = tiny_training(2, 2);
+    p->device = choosing_device(1);
+    run_as_ranks(2, train_as_rank, p);
+    for (int r = 0; r < 2; r++)
+        assert_int_equal(of_rank[r], ALIBI_USAGE);
+    assert_int_not_equal(access(p->run, F_OK), 0);
+}
+
 static void algorithms_that_are_not_offered_any_more_are_counted(void **state)
 {
     struct site *p = *state;
@@ -1034,6 +1059,7 @@ int main(void)
         RUN_TEST(algorithms_change_bits_unless_the_same_bits_are_asked_for),
         RUN_TEST(algorithms_of_another_device_are_chosen_again_and_that_is_said),
         RUN_TEST(algorithms_that_are_not_offered_any_more_are_counted),
+        RUN_TEST(ranks_that_would_each_choose_algorithms_are_refused),
         RUN_TEST(clipping_bounds_the_norm_of_the_update),
         RUN_TEST(four_passes_of_two_windows_are_one_of_eight),
         RUN_TEST(training_lowers_the_loss),

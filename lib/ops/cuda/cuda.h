@@ -93,7 +93,8 @@ struct context {
     size_t shared_per_block; /* at most, with opt-in */
     cudaStream_t stream;
     cublasLtHandle_t blas;
-    void *workspace; /* [BLAS_WORKSPACE] */
+    void *workspace; /* of cuBLASLt */
+    size_t workspace_bytes;
     struct cuda_plan *plans[PLAN_BUCKETS];
     struct autotune autotune;
     struct {

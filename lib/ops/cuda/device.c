@@ -371,7 +371,7 @@ void cuda_memory(struct device *dev, struct device_memory *memory)
         forget_error();
         return;
     }
-    memory->free += BLAS_WORKSPACE;
+    memory->free += c->workspace_bytes;
     for (int place = 0; place < SCRATCH_PLACES; place++)
         memory->free += c->scratch[place].bytes;
 }
@@ -460,6 +460,7 @@ static alibi_status open_queues(struct context *c)
     if (error != CUBLAS_STATUS_SUCCESS)
         return fail(ALIBI_DEVICE, "cuBLASLt cannot start: %s", cublasLtGetStatusName(error));
     TRY_RETURN(cuda_new(c, &c->workspace, BLAS_WORKSPACE, "the workspace of cuBLASLt"));
+    c->workspace_bytes = BLAS_WORKSPACE;
     for (int half = 0; half < 2; half++) {
         TRY_RETURN(cuda_check(cudaMallocHost((void **)&c->staging.at[half], HALF_BYTES),
                               "allocating page-locked host memory"));

@@ -24,10 +24,13 @@
 // which is 15,000 / sqrt(k) of the 10^9 / k that there are at least.
 //
 // Choices. With TUNING_WIDE (ops.h) a large product is autotuned when it first runs, and the
-// fastest algorithm is taken whatever its bits, if they repeat. Timing then decides the bits too,
-// so the choice is kept, and can be given to another device: a plan that is made later finds it by
-// its key. Bytes that were given are only compared with the algorithms that cuBLASLt offers, and
-// never handed to it.
+// fastest algorithm is taken whatever its bits, if they repeat. More of them are tried: with a
+// larger workspace, and with the sums of few results split in other ways than cuBLASLt proposes. So
+// gradients of weights keep all multiprocessors busy: 72 tiles of 128 x 256 results, say, split in
+// 11 are 6 full waves on 132 of them. Timing then decides the bits too, so the choice is kept, and
+// can be given to another device: a plan that is made later finds it by its key. Bytes that were
+// given are only compared with the algorithms that would be tried here, and never handed to
+// cuBLASLt.
 //
 // Decoding. A row must have the same bits whatever else is in the batch. linear_decode.cu does that
 // where it can, in bf16 with rows of weights that are aligned to 16 bytes. All other products of
@@ -44,10 +47,16 @@
 #include "ops/cuda/launch.cuh"
 
 enum {
-    ALGORITHMS = 32, // that the autotuner tries
+    ALGORITHMS = 32,   // of cuBLASLt's that the autotuner tries
+    SPLIT_BASES = 4,   // of them whose sums are split, with TUNING_WIDE
+    SPLITS = 16,       // at most
+    SPLIT_TILES = 132, // of a product whose sums are split: as many as run at once, or fewer
+    CANDIDATES = ALGORITHMS + SPLIT_BASES * (SPLITS - 1),
     TIMED_RUNS = 4,  // of each; the fastest counts
-    PLAN_FORMAT = 1, // of struct plan_key, in the choices that are stored
+    PLAN_FORMAT = 1, // of struct plan_key and of what is tried, in the choices that are stored
 };
+static const size_t WIDE_WORKSPACE = (size_t)256 << 20; // bytes, with TUNING_WIDE
+static const float TOO_SLOW = 1.2f;                     // times the fastest: it is tried no more
 
 // What a plan depends on. Every byte is set, so keys are compared as bytes.
 struct plan_key {
@@ -64,7 +73,7 @@ struct cuda_plan {
     struct plan_key key;
     cublasLtMatmulDesc_t how;
     cublasLtMatrixLayout_t a, b, d;
-    cublasLtMatmulAlgo_t algorithms[ALGORITHMS]; // as cuBLASLt ranks them
+    cublasLtMatmulAlgo_t algorithms[CANDIDATES]; // as cuBLASLt ranks them, then with split sums
     int count, chosen;                           // count 0: cuBLASLt cannot compute this product
     int uses;                                    // up to autotune.after
     bool tuned;                                  // or its choice was given
@@ -198,9 +207,10 @@ alibi_status describe(struct cuda_plan *plan, const struct product *p)
     return layout(&plan->d, p->sums, m, n);
 }
 
-// Asks cuBLASLt for algorithms that fit the workspace and the alignments and that add split sums in
-// a fixed order. Finding none is no failure: an epilogue may not be available.
-alibi_status find_algorithms(struct context *c, struct cuda_plan *plan, const struct product *p)
+// Asks cuBLASLt for algorithms that fit `workspace` bytes and the alignments and that add split
+// sums in a fixed order. Finding none is no failure: an epilogue may not be available.
+alibi_status find_algorithms(struct context *c, struct cuda_plan *plan, const struct product *p,
+                             size_t workspace)
 {
     cublasLtMatmulPreference_t preference = NULL;
     cublasLtMatmulHeuristicResult_t found[ALGORITHMS] = {};
@@ -211,7 +221,7 @@ alibi_status find_algorithms(struct context *c, struct cuda_plan *plan, const st
             error = cublasLtMatmulPreferenceSetAttribute(preference, what, &value, sizeof value);
     };
 
-    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, (size_t)BLAS_WORKSPACE);
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            (uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, (uint32_t)plan->key.align_a);
@@ -226,12 +236,55 @@ alibi_status find_algorithms(struct context *c, struct cuda_plan *plan, const st
             count = 0;
         }
     }
+    plan->count = 0;
     for (int i = 0; i < count; i++)
         if (found[i].state == CUBLAS_STATUS_SUCCESS)
             plan->algorithms[plan->count++] = found[i].algo;
     if (preference)
         cublasLtMatmulPreferenceDestroy(preference);
     return blas_check(error, p);
+}
+
+// The first algorithms once more, with sums in 2 to SPLITS parts that are added in a fixed order.
+void split_sums(struct context *c, struct cuda_plan *plan, const struct product *p)
+{
+    const uint32_t in_order = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    const int bases = plan->count < SPLIT_BASES ? plan->count : (int)SPLIT_BASES;
+
+    if (ceil_div(p->m, 128) * ceil_div(p->n, 256) > SPLIT_TILES)
+        return;
+    for (int i = 0; i < bases; i++)
+        for (int32_t parts = 2; parts <= SPLITS; parts++) {
+            cublasLtMatmulAlgo_t *split = &plan->algorithms[plan->count];
+            cublasLtMatmulHeuristicResult_t result = {};
+            bool fits, known = false;
+
+            *split = plan->algorithms[i];
+            fits =
+                cublasLtMatmulAlgoConfigSetAttribute(split, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts,
+                                                     sizeof parts) == CUBLAS_STATUS_SUCCESS &&
+                cublasLtMatmulAlgoConfigSetAttribute(split, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+                                                     &in_order,
+                                                     sizeof in_order) == CUBLAS_STATUS_SUCCESS &&
+                cublasLtMatmulAlgoCheck(c->blas, plan->how, plan->a, plan->b, plan->d, plan->d,
+                                        split, &result) == CUBLAS_STATUS_SUCCESS &&
+                result.workspaceSize <= c->workspace_bytes;
+            for (int k = 0; k < plan->count; k++)
+                known = known || memcmp(&plan->algorithms[k], split, sizeof *split) == 0;
+            plan->count += fits && !known;
+        }
+}
+
+// With TUNING_WIDE, or for a choice. Where there is no memory for it, cuBLASLt offers less.
+void grow_workspace(struct context *c)
+{
+    void *larger = NULL;
+
+    if (c->workspace_bytes >= WIDE_WORKSPACE || !cuda_try_new(c, &larger, WIDE_WORKSPACE))
+        return;
+    cuda_free(c, c->workspace, c->workspace_bytes);
+    c->workspace = larger;
+    c->workspace_bytes = WIDE_WORKSPACE;
 }
 
 // ---- choices, sorted by product
@@ -271,26 +324,55 @@ alibi_status keep_choice(struct context *c, const struct cuda_plan *plan)
     return ALIBI_OK;
 }
 
-// The choice for this product, if there is one that cuBLASLt still offers. Another one is dropped:
-// the product has other bits from now on.
-void recall_choice(struct context *c, struct cuda_plan *plan)
+struct product_choice *find_choice(struct context *c, const struct plan_key *key)
 {
-    struct product_choice wanted, *found, *end = c->choices.list + c->choices.count;
+    struct product_choice wanted;
 
-    memcpy(wanted.product, &plan->key, PRODUCT_BYTES);
-    found = (struct product_choice *)bsearch(&wanted, c->choices.list, (size_t)c->choices.count,
-                                             sizeof wanted, compare_products);
-    if (!found)
-        return;
+    if (c->choices.count == 0)
+        return NULL;
+    memcpy(wanted.product, key, PRODUCT_BYTES);
+    return (struct product_choice *)bsearch(&wanted, c->choices.list, (size_t)c->choices.count,
+                                            sizeof wanted, compare_products);
+}
+
+// Whether it is among the algorithms of the plan. Otherwise it is dropped: the product has other
+// bits from now on.
+bool recall_choice(struct context *c, struct cuda_plan *plan, struct product_choice *choice)
+{
+    struct product_choice *end = c->choices.list + c->choices.count;
+
     for (int i = 0; i < plan->count; i++)
-        if (memcmp(&plan->algorithms[i], found->algorithm, ALGORITHM_BYTES) == 0) {
+        if (memcmp(&plan->algorithms[i], choice->algorithm, ALGORITHM_BYTES) == 0) {
             plan->chosen = i;
             plan->tuned = true;
-            return;
+            return true;
         }
-    memmove(found, found + 1, (size_t)(end - found - 1) * sizeof *found);
+    memmove(choice, choice + 1, (size_t)(end - choice - 1) * sizeof *choice);
     c->choices.count--;
     c->choices.dropped++;
+    return false;
+}
+
+bool is_large(const struct context *c, const struct product *p)
+{
+    return !p->decoding && 2.0 * (double)p->m * (double)p->n * (double)p->k >= c->autotune.flops;
+}
+
+// What is tried for a product that is chosen with TUNING_WIDE is found again when its choice is
+// given. All other products have the algorithms that they have by default, whatever is chosen for
+// these.
+alibi_status list_algorithms(struct context *c, struct cuda_plan *plan, const struct product *p)
+{
+    struct product_choice *choice = find_choice(c, &plan->key);
+
+    if (choice || (c->autotune.how == TUNING_WIDE && is_large(c, p))) {
+        grow_workspace(c);
+        TRY_RETURN(find_algorithms(c, plan, p, c->workspace_bytes));
+        split_sums(c, plan, p);
+        if (!choice || recall_choice(c, plan, choice))
+            return ALIBI_OK;
+    }
+    return find_algorithms(c, plan, p, BLAS_WORKSPACE);
 }
 
 void free_plan(struct cuda_plan *plan)
@@ -319,9 +401,7 @@ alibi_status find_plan(struct context *c, struct cuda_plan **out, const struct p
         return fail(ALIBI_MEMORY, "no memory for the plan of a matrix product");
     plan->key = key;
     TRY(describe(plan, p));
-    TRY(find_algorithms(c, plan, p));
-    if (c->choices.count > 0)
-        recall_choice(c, plan);
+    TRY(list_algorithms(c, plan, p));
     plan->next = *bucket;
     *out = *bucket = plan;
     return ALIBI_OK;
@@ -340,7 +420,7 @@ alibi_status run_algorithm(struct context *c, struct cuda_plan *plan, const stru
     c->chained = false;
     return blas_check(cublasLtMatmul(c->blas, plan->how, &one, p->a, plan->a, p->b, plan->b, &beta,
                                      p->c ? p->c : d, plan->d, d, plan->d,
-                                     &plan->algorithms[algorithm], c->workspace, BLAS_WORKSPACE,
+                                     &plan->algorithms[algorithm], c->workspace, c->workspace_bytes,
                                      c->stream),
                       p);
 }
@@ -398,7 +478,7 @@ alibi_status fingerprint(struct context *c, uint64_t *out, const struct product 
     return ALIBI_OK;
 }
 
-// Milliseconds of one product. Clearing the workspace, which is larger than the L2 cache, evicts
+// Milliseconds of one product. Clearing BLAS_WORKSPACE, which is larger than the L2 cache, evicts
 // the operands: a training step finds most of them in memory too. *works is false if cuBLASLt
 // refuses an algorithm that it has offered.
 alibi_status time_algorithm(struct context *c, struct cuda_plan *plan, const struct product *p,
@@ -415,9 +495,9 @@ alibi_status time_algorithm(struct context *c, struct cuda_plan *plan, const str
 
 // Chooses the fastest algorithm among those with the first one's bits; with TUNING_WIDE, of all
 // whose bits repeat. The algorithms take turns, so that a clock that changes slowly is the same for
-// all. They run on the operands at hand; the product overwrites its output afterwards. A product
-// that adds to its output writes to memory of its own here; if there is none, the plan stays as it
-// is.
+// all. The time of a first run may include loading the kernel, so it rules nothing out. They run on
+// the operands at hand; the product overwrites its output afterwards. A product that adds to its
+// output writes to memory of its own here; if there is none, the first algorithm stays.
 alibi_status autotune(struct context *c, struct cuda_plan *plan, const struct product *p)
 {
     const size_t bytes = (size_t)(p->m * p->n) * dtype_bytes(p->sums);
@@ -425,20 +505,20 @@ alibi_status autotune(struct context *c, struct cuda_plan *plan, const struct pr
     alibi_status status = ALIBI_OK;
     cudaEvent_t events[2] = { NULL, NULL };
     void *trial = NULL, *d = p->d;
-    float best[ALGORITHMS] = {}, time;
-    uint64_t first[ALGORITHMS] = {}, bits;
-    bool fits[ALGORITHMS] = {};
+    float best[CANDIDATES] = {}, fastest = INFINITY, time;
+    uint64_t first[CANDIDATES] = {}, bits;
+    bool fits[CANDIDATES] = {};
 
     if (p->c) {
         if (!cuda_try_new(c, &trial, bytes))
-            return ALIBI_OK;
+            return wide ? keep_choice(c, plan) : ALIBI_OK;
         d = trial;
     }
     for (int i = 0; i < 2; i++)
         TRY(cuda_check(cudaEventCreate(&events[i]), "autotuning"));
     for (int run = 0; run < TIMED_RUNS; run++)
         for (int i = 0; i < plan->count; i++) {
-            if (run > 0 && !fits[i])
+            if ((run > 0 && !fits[i]) || (run > 1 && best[i] > TOO_SLOW * fastest))
                 continue;
             TRY(time_algorithm(c, plan, p, d, i, events, &time, &fits[i]));
             TRY(fingerprint(c, &bits, p, d));
@@ -446,6 +526,8 @@ alibi_status autotune(struct context *c, struct cuda_plan *plan, const struct pr
                 first[i] = bits;
             best[i] = run == 0 ? time : fminf(best[i], time);
             fits[i] = fits[i] && bits == first[wide ? i : 0];
+            if (fits[i])
+                fastest = fminf(fastest, best[i]);
         }
     for (int i = 0; i < plan->count; i++)
         if (fits[i] && (!fits[plan->chosen] || best[i] < best[plan->chosen]))
@@ -464,10 +546,10 @@ out:
 // Whether now is the time, which comes once.
 bool is_worth_tuning(struct context *c, struct cuda_plan *plan, const struct product *p)
 {
-    if (p->decoding || plan->tuned || plan->count < 2 ||
-        2.0 * (double)p->m * (double)p->n * (double)p->k < c->autotune.flops)
+    if (plan->tuned || !is_large(c, p))
         return false;
-    plan->tuned = c->autotune.how == TUNING_WIDE || plan->uses++ == c->autotune.after;
+    plan->tuned =
+        c->autotune.how == TUNING_WIDE || (plan->count > 1 && plan->uses++ == c->autotune.after);
     return plan->tuned;
 }
 

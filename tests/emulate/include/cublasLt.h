@@ -1,7 +1,8 @@
 /* cublasLt.h - the part of cuBLASLt that lib/ops/cuda uses, for the emulated GPU
  *
- * Three algorithms for every product: the first, a faster one with the same bits, and the fastest,
- * which adds in another order. Names and meanings are NVIDIA's. */
+ * Three algorithms for every product: the first, a faster one with the same bits, and one that is
+ * faster still and adds in another order. Each is a little faster if its sums are split, in up to 4
+ * parts. Names and meanings are NVIDIA's. */
 #ifndef CUBLASLT_H
 #define CUBLASLT_H
 
@@ -43,6 +44,10 @@ typedef enum {
     CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
     CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
 } cublasLtMatmulPreferenceAttributes_t;
+typedef enum {
+    CUBLASLT_ALGO_CONFIG_SPLITK_NUM = 2,
+    CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME = 3,
+} cublasLtMatmulAlgoConfigAttributes_t;
 enum { CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2 };
 
 typedef struct cublasLtContext *cublasLtHandle_t;
@@ -81,6 +86,14 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t preference, int most,
                                               cublasLtMatmulHeuristicResult_t *found, int *count);
+cublasStatus_t cublasLtMatmulAlgoConfigSetAttribute(cublasLtMatmulAlgo_t *algo,
+                                                    cublasLtMatmulAlgoConfigAttributes_t what,
+                                                    const void *value, size_t bytes);
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t *algo,
+                                       cublasLtMatmulHeuristicResult_t *result);
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
                               const void *a, cublasLtMatrixLayout_t a_layout, const void *b,
                               cublasLtMatrixLayout_t b_layout, const void *beta, const void *c,
