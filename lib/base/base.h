@@ -346,7 +346,6 @@ size_t utf8_put(char *out, uint32_t code);
 
 /* Makes foreign text safe to print as one line: control characters and invalid UTF-8 become '?'. */
 void line_clean(char *line);
-
 bool ends_with(const char *text, const char *end);
 
 #endif

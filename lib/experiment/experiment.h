@@ -213,6 +213,10 @@ struct alibi_experiment {
  * *found of them. Members of arrays are numbers. */
 int place_line(const char *text, size_t length, const char *const *path, int depth, int *found);
 
+/* In the JSON of an experiment, a file: the members of recipes in place of their names
+ * (read_models.c). */
+alibi_status inline_recipes(json_t *json, const char *experiment);
+
 /* ---- the folder (folder.c) */
 
 /* Fails if `dir` holds something else, another experiment or another tier. */

@@ -600,8 +600,8 @@ static void select_entered(alibi_experiment *e)
 }
 
 /* A copy of the experiment that says which it was, what of it was asked for, and how large the
- * blocks of scored tokens are; with the members of recipes, so that the folder can be moved. */
-static alibi_status entered_json(json_t **out, const alibi_experiment *e)
+ * blocks of scored tokens are. NULL: not enough memory. */
+static json_t *entered_json(const alibi_experiment *e)
 {
     json_t *copy = json_deep_copy(e->json);
     bool ok = json_object_set_new(copy, "tier", json_string(e->tier)) == 0 &&
@@ -613,9 +613,9 @@ static alibi_status entered_json(json_t **out, const alibi_experiment *e)
             ok = json_object_set_new(
                      json_object_get(json_object_get(copy, "evaluations"), e->evaluation[v].name),
                      "block", json_integer(e->evaluation[v].block)) == 0;
-    *out = copy;
-    return ok ? inline_recipes(copy, e->path)
-              : fail(ALIBI_MEMORY, "not enough memory for an experiment");
+    if (!ok)
+        json_decref(copy);
+    return ok ? copy : NULL;
 }
 
 alibi_status folder_enter(const alibi_experiment *e, const char *dir)
@@ -623,10 +623,11 @@ alibi_status folder_enter(const alibi_experiment *e, const char *dir)
     alibi_status status;
     static const char *const folders[] = { FOLDER_MODELS, FOLDER_TEXTS };
     char *path = NULL, *dump = NULL;
-    json_t *copy = NULL;
+    json_t *copy = entered_json(e);
 
-    TRY(entered_json(&copy, e));
-    dump = json_dumps(copy, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    if (copy != NULL)
+        TRY(inline_recipes(copy, e->path)); /* so that the folder can be moved */
+    dump = copy ? json_dumps(copy, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     if (dump == NULL)
         TRY(fail(ALIBI_MEMORY, "not enough memory for an experiment"));
     TRY(path_join(&path, dir, NAME_EXPERIMENT));

@@ -65,9 +65,6 @@ alibi_status read_claims(struct reader *r);
 /* The options of a model: of its configuration, and of its training. */
 void model_groups(struct alibi_option_group out[2], struct experiment_model *m);
 
-/* In the JSON of an experiment: the members of recipes in place of their names. */
-alibi_status inline_recipes(json_t *json, const char *experiment);
-
 /* The experiment.json of a folder names all blocks. In older ones all evaluations have the longest
  * length of all as their block, if they score as many tokens. */
 void settle_old_blocks(alibi_experiment *e);

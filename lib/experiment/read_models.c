@@ -71,11 +71,15 @@ void model_groups(struct alibi_option_group out[2], struct experiment_model *m)
     out[1].options = alibi_training_options(&out[1].count);
 }
 
+/* Options of a recipe that an experiment sets otherwise or not at all. */
+enum { NOT_SETTINGS = 3 };
+static const char *const not_settings[NOT_SETTINGS] = { "seed", "init", "keep_best" };
+
 /* A recipe is a file beside the experiment, or one of the folder `recipes` beside its folder. */
 static alibi_status recipe_path(char **out, const char *experiment, const char *name)
 {
     alibi_status status;
-    bool is_path = strchr(name, '/') || strstr(name, ".json");
+    bool is_path = strchr(name, '/') || ends_with(name, ".json");
     char *folder = NULL;
     struct text relative = { 0 };
 
@@ -115,7 +119,6 @@ out:
 /* The members of the recipe that these settings name, in its place. */
 static alibi_status inline_recipe(json_t *settings, const char *experiment)
 {
-    static const char *const not_settings[] = { "recipe", "seed", "init", "keep_best" };
     alibi_status status = ALIBI_OK;
     char *path = NULL;
     json_t *recipe = NULL;
@@ -125,8 +128,9 @@ static alibi_status inline_recipe(json_t *settings, const char *experiment)
         goto out;
     TRY(recipe_path(&path, experiment, name));
     TRY(json_read(&recipe, path));
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < NOT_SETTINGS; i++)
         json_object_del(recipe, not_settings[i]);
+    json_object_del(recipe, "recipe"); /* its version */
     json_object_del(settings, "recipe");
     if (json_object_update_missing(settings, recipe) != 0)
         status = fail(ALIBI_MEMORY, "not enough memory for a recipe");
@@ -195,7 +199,6 @@ static alibi_status read_mix(struct experiment_model *m, const json_t *value)
 static alibi_status set(struct reader *r, struct experiment_model *m, const char *key,
                         const json_t *value)
 {
-    static const char *const own[] = { "seed", "init", "keep_best" };
     struct alibi_option_group groups[2];
     alibi_status status;
     int64_t *tokens = strcmp(key, "step_tokens") == 0    ? &m->step_tokens
@@ -204,8 +207,8 @@ static alibi_status set(struct reader *r, struct experiment_model *m, const char
 
     model_groups(groups, m);
     reader_enter(r, key);
-    for (int i = 0; i < 3; i++)
-        if (strcmp(key, own[i]) == 0)
+    for (int i = 0; i < NOT_SETTINGS; i++)
+        if (strcmp(key, not_settings[i]) == 0)
             return at_place(r, fail(ALIBI_BAD_INPUT, i == 0 ? "give \"seeds\" beside \"settings\""
                                                             : "it does not apply here"));
     if (strcmp(key, "recipe") == 0) {

@@ -380,11 +380,15 @@ echo '{ "recipe": 1, "seed": 3, "layers": 2, "ff_width": 24 }' > changed/own.jso
 sed 's/"layers"/"recipe": ".\/own.json", "layers"/' two.json > changed/two.json
 check "settings that start from a recipe" "$ALIBI" reproduce changed/two.json "${two[@]}" \
     --out from-recipe
-rm changed/own.json
 mv from-recipe moved
+mv changed/own.json .
 check "the report of a folder that was moved" "$ALIBI" report moved
 has "has the recipe's settings" '"ff_width": 24' moved/experiment.json
 has "but those of the experiment where both have one" '"layers": 1' moved/experiment.json
+mv own.json changed
+touch moved/now
+check "continued there" "$ALIBI" reproduce changed/two.json "${two[@]}" --out moved
+holds "nothing is trained again" test -z "$(find moved/models -name result.json -newer moved/now)"
 
 # A plan estimates what tests of a whole text will read.
 sed 's/"tokens": 320, "text": "b"/"tokens": 0/' two.json > changed/two.json
