@@ -144,13 +144,6 @@ static alibi_status tokenize_to_shards(void *subject)
     return tokenize(s, s->shards);
 }
 
-static bool ends_with(const char *path, const char *name)
-{
-    size_t length = strlen(path), bytes = strlen(name);
-
-    return length >= bytes && strcmp(path + length - bytes, name) == 0;
-}
-
 static void watch_for_progress_and_death(const struct change *c, bool done)
 {
     if (done && c->kind == CHANGE_RENAME && ends_with(c->to, NAME_SHARD_PROGRESS))
