@@ -244,16 +244,18 @@ static alibi_status set_texts(alibi_experiment *e, const struct cli_line *line, 
 /* A part of the plan, or a note before the work. */
 static void announce(const alibi_experiment *e, const struct cli_line *line, bool plan)
 {
-    const char *text = line->operand_count > 1 ? line->operands[1] : "the built-in text";
+    const char *text = line->operand_count > 1 ? line->operands[1]
+                       : plan                  ? "the built-in text"
+                                               : "";
     struct alibi_experiment_info info;
     char all[1024];
 
     alibi_experiment_get_info(e, &info);
-    snprintf(all, sizeof all, "%s%s%s%s%s: %d model%s, %d training%s, %d claim%s, on %s%s",
-             info.title, info.tier[0] ? ", tier " : "", info.tier, info.tier_about[0] ? ": " : "",
+    snprintf(all, sizeof all, "%s%s%s%s%s: %d model%s, %d training%s, %d claim%s%s%s%s", info.title,
+             info.tier[0] ? ", tier " : "", info.tier, info.tier_about[0] ? ": " : "",
              info.tier_about, info.models, info.models == 1 ? "" : "s", info.trainings,
-             info.trainings == 1 ? "" : "s", info.claims, info.claims == 1 ? "" : "s", text,
-             line->operand_count > 2 ? " and others" : "");
+             info.trainings == 1 ? "" : "s", info.claims, info.claims == 1 ? "" : "s",
+             text[0] ? ", on " : "", text, line->operand_count > 2 ? " and others" : "");
     if (plan)
         printf("%s\n\n", all);
     else

@@ -43,7 +43,8 @@ alibi_status at_place(const struct reader *r, alibi_status status)
         snprintf(key + strlen(key), sizeof key - strlen(key), "%s%s", i > 0 ? "." : "", r->path[i]);
     if (status == ALIBI_USAGE)
         status = ALIBI_BAD_INPUT;
-    return fail_context(status, "'%s' line %d: '%s'", e->path, line, key);
+    return r->depth == 0 ? fail_context(status, "'%s' line %d", e->path, line)
+                         : fail_context(status, "'%s' line %d: '%s'", e->path, line, key);
 }
 
 /* ---- members */

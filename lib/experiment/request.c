@@ -1,4 +1,5 @@
 /* request.c - what the caller asks about an experiment, and says before it runs */
+#include <stdio.h>
 #include <string.h>
 
 #include "experiment/experiment.h"
@@ -28,16 +29,38 @@ const char *alibi_experiment_text_name(const alibi_experiment *e, int text, cons
     return e->text[text].name;
 }
 
-/* The message is for the command line: no place in a file. */
+/* Fails with what is wrong, and then the names that there are. The message is for the command line:
+ * no place in a file. */
+static alibi_status fail_with_names(const char *what, const char *const *names, int count)
+{
+    struct text list = { 0 };
+    alibi_status status;
+
+    for (int i = 0; i < count; i++)
+        text_append(&list, "%s%s", i > 0 ? ", " : "", names[i]);
+    status = text_status(&list);
+    if (status == ALIBI_OK)
+        status = fail(ALIBI_USAGE, "%s %s", what, list.data);
+    text_free(&list);
+    return status;
+}
+
 static alibi_status find_text(const alibi_experiment *e, const char *name, int *out)
 {
-    if (name == NULL && e->texts > 1)
-        return fail(ALIBI_USAGE, "the experiment has %d texts; give each as NAME=PATH", e->texts);
-    for (*out = 0; *out < e->texts; (*out)++)
+    const char *names[ALIBI_LIST_MAX];
+    char what[2 * ALIBI_NAME_MAX];
+
+    for (*out = 0; *out < e->texts && (name != NULL || e->texts == 1); (*out)++)
         if (name == NULL || strcmp(e->text[*out].name, name) == 0)
             return ALIBI_OK;
-    return fail(ALIBI_USAGE, "the experiment has no text '%s'; its first is '%s'", name,
-                e->text[0].name);
+    for (int i = 0; i < e->texts; i++)
+        names[i] = e->text[i].name;
+    if (name == NULL)
+        return fail_with_names("the experiment has several texts; give each as NAME=PATH:", names,
+                               e->texts);
+    snprintf(what, sizeof what, "the experiment has no text '%.*s'; its texts are", ALIBI_NAME_MAX,
+             name);
+    return fail_with_names(what, names, e->texts);
 }
 
 /* A plan does not open its texts, and should not be one of a path that is wrong. */
@@ -100,12 +123,16 @@ alibi_status alibi_experiment_select(alibi_experiment *e, const char *const *nam
     bool selected[ALIBI_LIST_MAX] = { false }, measured[ALIBI_LIST_MAX] = { false };
 
     for (int i = 0; i < count; i++) {
-        const char *known[2 * ALIBI_LIST_MAX], *nearest;
+        const char *known[2 * ALIBI_LIST_MAX], *groups[ALIBI_LIST_MAX], *nearest;
+        char what[2 * ALIBI_NAME_MAX];
         bool found = false;
+        int different = 0;
 
         for (int m = 0; m < e->models; m++) {
             known[2 * m] = e->model[m].name;
             known[2 * m + 1] = e->model[m].group;
+            if (m == 0 || strcmp(e->model[m].group, e->model[m - 1].group) != 0)
+                groups[different++] = e->model[m].group;
             if (strcmp(e->model[m].name, names[i]) == 0 || strcmp(e->model[m].group, names[i]) == 0)
                 found = selected[m] = true;
         }
@@ -115,8 +142,12 @@ alibi_status alibi_experiment_select(alibi_experiment *e, const char *const *nam
         if (found)
             continue;
         nearest = alibi_nearest(names[i], known, 2 * e->models);
-        return fail(ALIBI_USAGE, "the experiment has no model or group '%s'; %s '%s'", names[i],
-                    nearest ? "did you mean" : "its first is", nearest ? nearest : known[0]);
+        if (nearest)
+            return fail(ALIBI_USAGE, "the experiment has no model or group '%s'; did you mean '%s'",
+                        names[i], nearest);
+        snprintf(what, sizeof what, "the experiment has no model or group '%.*s'; its groups are",
+                 ALIBI_NAME_MAX, names[i]);
+        return fail_with_names(what, groups, different);
     }
     for (int m = 0; m < e->models; m++)
         e->model[m].selected = selected[m];

@@ -420,6 +420,33 @@ static alibi_status enter_text(alibi_experiment *e, int text, const char *dir)
     return e->follows ? ALIBI_OK : folder_save_text(e, text, dir);
 }
 
+static bool need_text(const struct alibi_name_list *tasks)
+{
+    for (int i = 0; i < tasks->count; i++)
+        if (task_kind_needs_text(task_find(tasks->at[i])))
+            return true;
+    return false;
+}
+
+/* Whether a model is trained or tested on the text, and not on tasks alone that need none. */
+static bool is_read(const alibi_experiment *e, int text)
+{
+    for (int m = 0; m < e->models; m++) {
+        double share = 1;
+
+        for (int i = 0; i < e->model[m].mix.count; i++)
+            share -= e->model[m].share[i];
+        if (e->model[m].text == text && (share > 0 || need_text(&e->model[m].mix)))
+            return true;
+    }
+    for (int v = 0; v < e->evaluations; v++)
+        if (e->evaluation[v].kind == KIND_TASKS ? e->evaluation[v].tasks.tasks.count == 0 ||
+                                                      need_text(&e->evaluation[v].tasks.tasks)
+                                                : e->evaluation[v].kind != KIND_SPEED)
+            return true;
+    return false;
+}
+
 alibi_status text_open(alibi_experiment *e, int text, const struct alibi_experiment_run *how,
                        const char *dir, const struct alibi_call *call)
 {
@@ -435,7 +462,7 @@ alibi_status text_open(alibi_experiment *e, int text, const struct alibi_experim
         TRY_RETURN(text_open(e, t->lender, how, dir, call));
         borrowed = corpus_tokenizer(e->text[t->lender].corpus);
     }
-    if (t->count == 0)
+    if (t->count == 0 && is_read(e, text))
         call_note(call, "text '%s': no files were given; this is the built-in text, not %s",
                   t->name, t->about[0] != '\0' ? t->about : "a real one");
     TRY(folder_of_text(&folder, e, text, dir));

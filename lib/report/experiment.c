@@ -370,7 +370,8 @@ static void append_claims(struct text *out, const struct report_experiment *x, i
         const struct report_claim *c = &x->claim[i];
         struct text line = { 0 };
 
-        text_append(out, "%d. %s%s%s%s%s: ", i + 1, colour ? colours[c->claim.verdict] : "",
+        text_append(out, "%d. ", i + 1);
+        text_append(&line, "%s%s%s%s%s: ", colour ? colours[c->claim.verdict] : "",
                     verdict_name(c->claim.verdict), c->claim.few_seeds ? " " : "",
                     c->claim.few_seeds ? verdict_scope(c->comparison, c->count) : "",
                     colour ? "\x1b[0m" : "");
@@ -380,7 +381,7 @@ static void append_claims(struct text *out, const struct report_experiment *x, i
             text_append(&line, " Paper: %s", c->claim.paper);
         text_append(&line, " ");
         if (line.status == ALIBI_OK)
-            append_wrapped(out, line.data, columns, 0);
+            append_wrapped(out, line.data, columns, i < 9 ? 3 : 4);
         for (int k = 0; k < c->count; k++) {
             line.length = 0;
             append_comparison(&line, &c->comparison[k]);

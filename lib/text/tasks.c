@@ -363,9 +363,14 @@ int task_kind(const struct task *t)
     return t->kind;
 }
 
+bool task_kind_needs_text(int kind)
+{
+    return kinds[kind].haystack == TEXT_HAY;
+}
+
 bool task_needs_text(const struct task *t)
 {
-    return kinds[t->kind].haystack == TEXT_HAY;
+    return task_kind_needs_text(t->kind);
 }
 
 bool task_has_depth(const struct task *t)

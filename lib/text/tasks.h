@@ -20,6 +20,7 @@ alibi_status task_new(struct task **out, int kind, const alibi_tokenizer *t);
 void task_free(struct task *t); /* NULL is fine */
 int task_kind(const struct task *t);
 /* Whether it hides something in text, and whether its answers have a depth. */
+bool task_kind_needs_text(int kind);
 bool task_needs_text(const struct task *t);
 bool task_has_depth(const struct task *t);
 /* A window is trained on as a whole, or on its answers alone: the rest is noise. */

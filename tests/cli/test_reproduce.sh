@@ -731,7 +731,7 @@ broken "is a batch of 131072, and 65536 is the largest" \
 broken "line 5: 'seeds.1': 1 is listed twice" 's/\[1, 2\]/[1, 1]/'
 holds "nothing was made" test ! -e broken
 expect 3 "no experiment 'nothing'.*wikipedia-small" "$ALIBI" reproduce nothing
-expect 2 "no model or group 'rotary'; its first is" "${run[@]}" --only rotary --out none
+expect 2 "no model or group 'rotary'; its groups are methods" "${run[@]}" --only rotary --out none
 expect 2 "no model or group 'metods'; did you mean 'methods'" \
     "$ALIBI" reproduce wikipedia-small --only metods --plan
 
