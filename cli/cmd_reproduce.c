@@ -45,6 +45,41 @@ static int is_experiment(const struct dirent *entry)
     return length > 5 && strcmp(entry->d_name + length - 5, ".json") == 0;
 }
 
+enum { LIST_COLUMN = 23 }; /* where the explanations begin */
+
+/* What helps to choose: the texts, how much is trained, and what each tier says of itself. */
+static void describe(const alibi_experiment *e, const char *path)
+{
+    struct alibi_experiment_info info;
+    const char *name, *about;
+    char line[1024] = "text: ", tokens[CLI_SHORT];
+
+    alibi_experiment_get_info(e, &info);
+    printf("  %-*s", LIST_COLUMN - 2, info.name);
+    cli_print_wrapped(stdout, info.title, LIST_COLUMN, LIST_COLUMN);
+    for (int t = 0; info.texts_read > 0 && (name = alibi_experiment_text_name(e, t, &about)); t++)
+        snprintf(line + strlen(line), sizeof line - strlen(line), "%s%s", t > 0 ? ", " : "",
+                 about[0] ? about : name);
+    snprintf(line + strlen(line), sizeof line - strlen(line),
+             "%s; %d models, %d trainings on %s tokens in all", info.texts_read > 0 ? "" : "none",
+             info.models, info.trainings, cli_short_count(tokens, info.train_tokens));
+    printf("%*s", LIST_COLUMN, "");
+    cli_print_wrapped(stdout, line, LIST_COLUMN, LIST_COLUMN);
+    for (int i = 0; i < info.tiers.count; i++) {
+        alibi_experiment *variant = NULL;
+        struct alibi_experiment_info tier;
+
+        if (alibi_experiment_open(&variant, path, info.tiers.at[i]) == ALIBI_OK) {
+            alibi_experiment_get_info(variant, &tier);
+            snprintf(line, sizeof line, "tier %s: %s", tier.tier,
+                     tier.tier_about[0] ? tier.tier_about : "a variant of it");
+            printf("%*s", LIST_COLUMN, "");
+            cli_print_wrapped(stdout, line, LIST_COLUMN, LIST_COLUMN);
+        }
+        alibi_experiment_free(variant);
+    }
+}
+
 static alibi_status list_experiments(void)
 {
     char folder[CLI_PATH_BYTES], path[CLI_PATH_BYTES + 256];
@@ -57,21 +92,23 @@ static alibi_status list_experiments(void)
         return cli_fail(ALIBI_BAD_INPUT, "no experiments are installed; give the path of one");
     for (int i = 0; i < count; i++) {
         alibi_experiment *e = NULL;
-        struct alibi_experiment_info info;
 
         snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
-        if (alibi_experiment_open(&e, path, NULL) == ALIBI_OK) {
-            alibi_experiment_get_info(e, &info);
-            printf("  %-20s ", info.name);
-            cli_print_wrapped(stdout, info.title, 23, 23);
-        } else {
+        if (alibi_experiment_open(&e, path, NULL) == ALIBI_OK)
+            describe(e, path);
+        else
             cli_note("%s", alibi_error());
-        }
         alibi_experiment_free(e);
         free(entries[i]);
     }
     free(entries);
-    printf("\n'alibi reproduce NAME' runs one, '--plan' says what that takes.\n");
+    putchar('\n');
+    cli_print_wrapped(
+        stdout,
+        "'alibi reproduce NAME TEXT' runs one, as it is on a GPU, its tier cpu on the "
+        "CPU; '--plan' says what that takes, '--plan --time' also how long. Without a "
+        "TEXT it reads the built-in one, which shows that it runs, not what it says.",
+        0, 0);
     return ALIBI_OK;
 }
 
@@ -244,22 +281,26 @@ static alibi_status set_texts(alibi_experiment *e, const struct cli_line *line, 
 /* A part of the plan, or a note before the work. */
 static void announce(const alibi_experiment *e, const struct cli_line *line, bool plan)
 {
-    const char *text = line->operand_count > 1 ? line->operands[1]
-                       : plan                  ? "the built-in text"
-                                               : "";
     struct alibi_experiment_info info;
+    const char *text = "";
     char all[1024];
 
     alibi_experiment_get_info(e, &info);
+    if (line->operand_count > 1)
+        text = line->operands[1];
+    else if (plan && info.texts_read > 0)
+        text = "the built-in text";
     snprintf(all, sizeof all, "%s%s%s%s%s: %d model%s, %d training%s, %d claim%s%s%s%s", info.title,
              info.tier[0] ? ", tier " : "", info.tier, info.tier_about[0] ? ": " : "",
              info.tier_about, info.models, info.models == 1 ? "" : "s", info.trainings,
              info.trainings == 1 ? "" : "s", info.claims, info.claims == 1 ? "" : "s",
              text[0] ? ", on " : "", text, line->operand_count > 2 ? " and others" : "");
-    if (plan)
-        printf("%s\n\n", all);
-    else
+    if (plan) {
+        cli_print_wrapped(stdout, all, 0, 0);
+        putchar('\n');
+    } else {
         cli_note("%s", all);
+    }
 }
 
 static alibi_status run(const struct cli_line *line, void *user)

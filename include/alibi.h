@@ -1431,8 +1431,10 @@ struct alibi_experiment_info {
     const char *tier, *tier_about; /* the chosen tier; "": none */
     struct alibi_name_list tiers;  /* that the file has */
     int texts, models, trainings, evaluations,
-        claims; /* trainings: models times their seeds, without those
-                   that have the weights of another */
+        claims;          /* trainings: models times their seeds, without those
+                            that have the weights of another */
+    int texts_read;      /* texts that models are trained or tested on; 0: they see tasks alone */
+    double train_tokens; /* of all trainings */
 };
 
 ALIBI_API void alibi_experiment_get_info(const alibi_experiment *e,

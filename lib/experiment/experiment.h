@@ -256,6 +256,9 @@ struct alibi_eval evaluation_at(const alibi_experiment *e, int evaluation, int l
 alibi_status text_check(const alibi_experiment *e, int text, const struct alibi_experiment_run *how,
                         const char *dir, const struct alibi_call *call);
 
+/* Whether a model is trained or tested on the text, and not on tasks alone that need none. */
+bool text_is_read(const alibi_experiment *e, int text);
+
 /* Opens the corpus of a text and checks it against what the folder knows. */
 alibi_status text_open(alibi_experiment *e, int text, const struct alibi_experiment_run *how,
                        const char *dir, const struct alibi_call *call);

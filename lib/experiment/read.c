@@ -67,10 +67,18 @@ static alibi_status read_all(struct reader *r, const char *tier)
     const char *written = "", *name = "";
     int64_t version = 0;
 
+    /* First: another version may have other keys. */
+    TRY_RETURN(reader_int(r, e->json, "experiment", 1, INT32_MAX, &version));
+    if (version > EXPERIMENT_VERSION) {
+        reader_enter(r, "experiment");
+        return at_place(r, fail(ALIBI_BAD_INPUT,
+                                "the file has version %lld, and alibi %s reads version %d; use a "
+                                "newer alibi",
+                                (long long)version, alibi_version(), EXPERIMENT_VERSION));
+    }
     TRY_RETURN(KEYS(r, e->json, "experiment", "title", "about", "numbers", "seeds", "settings",
                     "texts", "models", "evaluations", "claims", "tiers", "tier_about", "tier",
                     "name", "selected"));
-    TRY_RETURN(reader_int(r, e->json, "experiment", 1, EXPERIMENT_VERSION, &version));
     if (version == 0)
         return fail_type(r, "experiment", "the version of the file, 1,");
     /* In the file of a folder: the tier that is applied already, whose file it was, and what its

@@ -16,8 +16,14 @@ void alibi_experiment_get_info(const alibi_experiment *e, struct alibi_experimen
                                             .models = e->models,
                                             .evaluations = e->evaluations,
                                             .claims = e->claims };
-    for (int m = 0; m < e->models; m++)
-        info->trainings += e->model[m].of < 0 ? e->model[m].seeds.count : 0;
+    for (int t = 0; t < e->texts; t++)
+        info->texts_read += text_is_read(e, t);
+    for (int m = 0; m < e->models; m++) {
+        int trainings = e->model[m].of < 0 ? e->model[m].seeds.count : 0;
+
+        info->trainings += trainings;
+        info->train_tokens += trainings * trained_tokens(&e->model[m].training);
+    }
 }
 
 const char *alibi_experiment_text_name(const alibi_experiment *e, int text, const char **about)

@@ -428,8 +428,7 @@ static bool need_text(const struct alibi_name_list *tasks)
     return false;
 }
 
-/* Whether a model is trained or tested on the text, and not on tasks alone that need none. */
-static bool is_read(const alibi_experiment *e, int text)
+bool text_is_read(const alibi_experiment *e, int text)
 {
     for (int m = 0; m < e->models; m++) {
         double share = 1;
@@ -462,7 +461,7 @@ alibi_status text_open(alibi_experiment *e, int text, const struct alibi_experim
         TRY_RETURN(text_open(e, t->lender, how, dir, call));
         borrowed = corpus_tokenizer(e->text[t->lender].corpus);
     }
-    if (t->count == 0 && is_read(e, text))
+    if (t->count == 0 && text_is_read(e, text))
         call_note(call, "text '%s': no files were given; this is the built-in text, not %s",
                   t->name, t->about[0] != '\0' ? t->about : "a real one");
     TRY(folder_of_text(&folder, e, text, dir));

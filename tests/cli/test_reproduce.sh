@@ -684,7 +684,8 @@ broken "line 30: 'claims.0.holds_if.0.is.length': 128 is not one of the lengths 
     's/"length": "4L", "paper"/"length": "8L", "paper"/'
 broken "line 12: .* at most|'sinusoidal-16'|already" 's/"sinusoidal"\]/"sinusoidal", "sinusoidal"]/'
 broken "'broken.json' line [0-9]+, column" 's/"seeds": \[1, 2\],/"seeds": [1, 2]/'
-broken "line 2: 'experiment'" 's/"experiment": 1/"experiment": 2/'
+broken "line 2: 'experiment': the file has version 2, and alibi [0-9.]+ reads version 1" \
+    's/"experiment": 1/"experiment": 2, "another_key": 3/'
 broken "line 25: 'claims.0.claim': '\{...\}' must hold a number" 's/holds at \{4L\}/holds at {4M}/'
 broken "line 32: 'claims.0.holds_if.0.within'" 's/"within": 40/"within": "x"/'
 broken "line 18: 'evaluations.targets.lengths': the contexts lack 16, which is near for 'alibi" \
@@ -741,6 +742,13 @@ for file in "$SOURCE"/experiments/*.json; do
     name=$(basename "$file" .json)
     has "lists $name" "^  $name " stdout
 done
+holds "and what each tier cpu takes" \
+    test "$(grep -c '^ *tier cpu: ' stdout)" = "$(ls "$SOURCE"/experiments/*.json | wc -l)"
+has "with the text of one" '^ +text: English books; 4 models, 4 trainings on 800M' stdout
+has "or none" '^ +text: none; 2 models, 12 trainings' stdout
+COLUMNS=60 check "a plan in a narrow terminal" "$ALIBI" reproduce wikipedia-small --plan --out none
+holds "its first lines are as narrow" \
+    test "$(sed '/^$/q' stdout | awk '{ if (length > n) n = length } END { print n + 0 }')" -lt 60
 for file in "$SOURCE"/experiments/*.json; do
     name=$(basename "$file" .json)
     run "$ALIBI" reproduce "$name" --plan --tier full --out none # some need a large GPU
