@@ -22,8 +22,9 @@ build: packages
 	@echo "building alibi and its tests"
 	@scripts/build.sh
 
+# By default compare tests more tokens: smaller errors, and the same picture.
 demo: program
-	$(ALIBI) compare --seed $(SEED) --out runs/demo-$(SEED)
+	$(ALIBI) compare --seed $(SEED) --eval-tokens 12k --sliding-tokens 12k --out runs/demo-$(SEED)
 	$(ALIBI) reproduce demo-reach --tier cpu --out runs/demo-reach
 
 # The fast tests: under five minutes on two cores, with the build.

@@ -21,7 +21,8 @@ static const struct alibi_option options[] = {
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
 };
 
-/* Minutes on two cores, and enough to separate the methods. `make demo` uses these defaults. */
+/* Minutes on two cores, and enough to separate the methods. `make demo` trains with these defaults.
+ */
 static const char *const training_defaults[][2] = {
     { "train-length", "64" }, { "batch", "8" },      { "steps", "1200" },
     { "warmup", "40" },       { "eval-every", "0" },
