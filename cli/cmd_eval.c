@@ -182,10 +182,16 @@ static void print_head(const struct alibi_eval_result *r, const struct job *job,
     putchar('\n');
 }
 
-/* Four digits, or all digits before the point as long as they fit the column. */
+/* Four digits, also if the last are zeros, or all digits before the point as long as they fit the
+ * column. */
 static const char *short_ppl(char *buffer, double ppl)
 {
-    snprintf(buffer, CLI_SHORT, ppl > 9999 && ppl < 1e8 ? "%.0f" : "%.4g", ppl);
+    double digits = floor(log10(ppl)) + 1; /* before the point */
+
+    if (ppl >= 1 && ppl < 1e8)
+        snprintf(buffer, CLI_SHORT, "%.*f", digits < 4 ? 4 - (int)digits : 0, ppl);
+    else
+        snprintf(buffer, CLI_SHORT, "%.4g", ppl);
     return buffer;
 }
 

@@ -27,6 +27,10 @@ eval_json --lengths 16,64
 [ "$change" = "$(awk '/"change"/ { d = $2 }
     /"change_error"/ { printf "%+.4f±%.4f\n", d, $2 }' stdout | tail -n 1)" ] &&
     pass "the change is that of the JSON: $change" || fail "change" "$change"
+run "$ALIBI" eval run --quiet "${text[@]}" --tokens 160 --lengths "$(seq -s , 17 47)"
+awk '/^ +[0-9]/ { rows++; digits = $2; gsub(/[^0-9]/, "", digits); wrong += length(digits) != 4 }
+    END { exit rows != 31 || wrong > 0 }' stdout &&
+    pass "perplexities have four digits, zeros too" || fail "digits" "fewer in a row"
 check "one length" "$ALIBI" eval run --quiet "${text[@]}" --length 16
 ! grep -q change stdout && pass "has no change" || fail "change" "of one length"
 eval_json --lengths 16,64 --tokens 160
