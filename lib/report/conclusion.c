@@ -89,6 +89,9 @@ void append_ratio(struct text *out, double d, double d_error)
         text_append(out, "finite, which the other is not");
     } else if (isinf(ratio)) {
         text_append(out, "no longer finite");
+    } else if (ratio >= 2 && error_is_factor(d_error)) {
+        text_append(out, "%s ×÷ %s times as high", show_real(ratio, 1).text,
+                    show_real(exp(d_error), 1).text);
     } else if (ratio >= 10) {
         text_append(out, "%s", show_count(ratio).text);
         if (!isnan(error))
@@ -335,6 +338,7 @@ void append_detail(struct text *out, const struct view *v)
     int best = view_best(v, far, -1);
     size_t before = out->length;
     bool learned = false;
+    const char *factor = view_has_factor(v) ? ", ×÷ the same as a factor" : "";
     char where[64];
 
     if (far > 0) {
@@ -358,9 +362,11 @@ void append_detail(struct text *out, const struct view *v)
     if (out->length == before || !learned)
         return;
     if (v->seeds > 1)
-        text_append(out, " ± is one standard error, of the text and of %d seeds.", v->seeds);
+        text_append(out, " ± is one standard error, of the text and of %d seeds%s.", v->seeds,
+                    factor);
     else
-        text_append(out, " ± is one standard error of the text; another seed may differ by more.");
+        text_append(out, " ± is one standard error of the text%s; another seed may differ by more.",
+                    factor);
     if (v->seeds > 1 && only_these_seeds(v, home, far > 0 ? far : home))
         text_append(
             out,

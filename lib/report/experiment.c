@@ -420,6 +420,7 @@ alibi_status report_experiment_text(struct text *out, const struct report_experi
         snprintf(caption, sizeof caption, "%s: %s", s->name, s->heading);
         TRY_RETURN(append_caption(out, &v, columns, caption));
         TRY_RETURN(append_perplexities(out, &v, columns, colour));
+        append_key(out, &v, columns, colour, "");
         TRY_RETURN(append_rule_lines(out, &v, columns));
         text_append(out, "\n");
     }

@@ -61,11 +61,12 @@ void html_perplexity_table(struct text *out, const struct view *v)
                 "aria-label=\"Perplexity by test length\" tabindex=\"0\">\n"
                 "<table class=\"data%s\">\n"
                 "<caption><div><b>Perplexity by test length in tokens.</b> "
-                "<span>The lowest of each column is bold; ± is one standard error%s.%s</span>"
+                "<span>The lowest of each column is bold; ± is one standard error%s%s.%s</span>"
                 "</div></caption>\n"
                 "<thead><tr><th scope=\"col\">method</th>",
                 v->lengths < 4 ? " narrow" : "",
                 v->seeds > 1 ? ", of the text and of the seeds" : " of the text",
+                view_has_factor(v) ? ", ×÷ the same as a factor" : "",
                 ignorant
                     ? " † has learned nothing: it is less than 5% better than token frequencies."
                     : "");

@@ -24,8 +24,10 @@ struct shown show_real(double value, int decimals); /* fewer decimals from 1000 
 /* An error: 0.4, 12.3K. One that rounds to 0 is not exact: <0.05. */
 struct shown show_error(double value, int decimals);
 /* The same after a perplexity, from the error of its logarithm: ±0.012; "" if it is not known. In
- * every table, figure and sentence ± is one standard error, of the text and of the seeds. */
+ * every table, figure and sentence ± is one standard error, of the text and of the seeds. A large
+ * one is shown as a factor, ×÷4.3: the value less its error would be near 0, or below. */
 struct shown show_ppl_error(double ppl, double error);
+bool error_is_factor(double error);
 struct shown show_nats(double value);  /* differences of losses: 0.0123, -0.0004 */
 struct shown show_count(double value); /* 950, 12.3K, 1.80M */
 struct shown show_bytes(double value); /* 83.2 MiB */
@@ -247,6 +249,7 @@ struct alibi_eval_result view_mean(const struct view *v, int method, int64_t len
 double view_ppl(const struct view *v, int method, int64_t length); /* NaN if there is none */
 
 double view_error(const struct view *v, int method, int64_t length); /* that standard_error */
+bool view_has_factor(const struct view *v); /* an error that is shown as one */
 
 /* The standard deviation of the loss over the seeds; NaN with fewer than two. */
 double view_spread(const struct view *v, int method, int64_t length);
@@ -398,8 +401,9 @@ void append_wrapped(struct text *out, const char *text, int columns, int indent)
 alibi_status append_caption(struct text *out, const struct view *v, int columns,
                             const char *caption);
 alibi_status append_rule_lines(struct text *out, const struct view *v, int columns);
-/* The table of perplexities by length. */
+/* The table of perplexities by length, and the key to its signs, which ends with `end`. */
 alibi_status append_perplexities(struct text *out, const struct view *v, int columns, bool colour);
+void append_key(struct text *out, const struct view *v, int columns, bool colour, const char *end);
 
 struct shown show_number(const struct report_number *n);
 struct shown show_number_error(const struct report_number *n); /* "±0.1"; "": none */

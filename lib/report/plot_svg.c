@@ -210,7 +210,7 @@ static struct shown point_error(const struct figure *f, const struct series *s, 
     else if (f->chart->show != NULL)
         snprintf(error.text, sizeof error.text, "±%.24s", f->chart->show(half).text);
     else
-        error = show_ppl_error(s->y[i], half / s->y[i]);
+        error = show_ppl_error(s->y[i], log(s->high[i] / s->low[i]) / 2);
     return error;
 }
 

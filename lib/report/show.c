@@ -64,12 +64,19 @@ struct shown show_error(double value, int decimals)
     return value < 999.5 ? shown("%.*f", decimals, value) : show_count(value);
 }
 
+bool error_is_factor(double error)
+{
+    return isfinite(error) && error >= 0.5;
+}
+
 struct shown show_ppl_error(double ppl, double error)
 {
     double value = ppl * error;
 
     if (!isfinite(value))
         return shown("%s", "");
+    if (error_is_factor(error))
+        return shown("×÷%s", show_real(exp(error), 1).text);
     return shown("±%s", show_error(value, ppl < 9.9995 ? 3 : ppl < 99.95 ? 1 : 0).text);
 }
 

@@ -113,14 +113,19 @@ static alibi_status append_stream_table(struct text *out, const struct view *str
 }
 
 /* What ± means, after each table's other words. */
-static const char *error_words(const struct view *v)
+static struct words {
+    char text[128];
+} error_words(const struct view *v)
 {
-    return v->seeds > 1 ? "± one standard error, of the text and of the seeds"
-                        : "± one standard error of the text";
+    struct words w;
+
+    snprintf(w.text, sizeof w.text, "± one standard error%s%s",
+             v->seeds > 1 ? ", of the text and of the seeds" : " of the text",
+             view_has_factor(v) ? ", ×÷ the same as a factor" : "");
+    return w;
 }
 
-/* The key to the signs in the first table. */
-static void append_key(struct text *out, const struct view *v, int columns, bool colour)
+void append_key(struct text *out, const struct view *v, int columns, bool colour, const char *end)
 {
     bool missing = false, ignorant = false;
     char key[384], seeds[64] = "";
@@ -132,11 +137,11 @@ static void append_key(struct text *out, const struct view *v, int columns, bool
             missing |= isnan(view_ppl(v, m, v->length[i]));
     if (v->seeds > 1)
         snprintf(seeds, sizeof seeds, "; mean of %d seeds", v->seeds);
-    snprintf(key, sizeof key, "%s%s* best%s%s%s; %s; differences are surer, see the conclusion%s",
-             colour ? "\x1b[2m" : "", view_has_length(v, v->train_length) ? "[ ] trained at; " : "",
+    snprintf(key, sizeof key, "%s%s* best%s%s%s; %s%s%s", colour ? "\x1b[2m" : "",
+             view_has_length(v, v->train_length) ? "[ ] trained at; " : "",
              missing ? "; " NO_VALUE " no value" : "",
              ignorant ? "; † has learned nothing, less than 5% better than token frequencies" : "",
-             seeds, error_words(v), colour ? "\x1b[0m" : "");
+             seeds, error_words(v).text, end, colour ? "\x1b[0m" : "");
     append_wrapped(out, key, columns, 0);
 }
 
@@ -224,7 +229,7 @@ alibi_status report_text(struct text *out, const struct alibi_compare_result *r,
 
     TRY_RETURN(append_caption(out, &v, columns, "Perplexity by test length"));
     TRY_RETURN(append_perplexities(out, &v, columns, colour));
-    append_key(out, &v, columns, colour);
+    append_key(out, &v, columns, colour, "; differences are surer, see the conclusion");
     TRY_RETURN(append_rule_lines(out, &v, columns));
     if (view_tokens(&sliding) > 0) {
         if (view_tokens(&sliding) != view_tokens(&v))
@@ -235,7 +240,7 @@ alibi_status report_text(struct text *out, const struct alibi_compare_result *r,
         snprintf(caption, sizeof caption,
                  "The same%s with a sliding window: every token has at least half the window as "
                  "context, except at the start of the text%s; %s",
-                 part[0] == '\0' ? " tokens" : "", part, error_words(&v));
+                 part[0] == '\0' ? " tokens" : "", part, error_words(&sliding).text);
         text_append(out, "\n");
         append_wrapped(out, caption, columns, 0);
         text_append(out, "\n");
@@ -249,7 +254,7 @@ alibi_status report_text(struct text *out, const struct alibi_compare_result *r,
             "tokens in windows of %lld. They are one contiguous passage at the start of the "
             "validation text, so compare within this table only. tiles: the share of attention "
             "that was computed; %s",
-            (long long)stream.length[0], (long long)v.train_length, error_words(&v));
+            (long long)stream.length[0], (long long)v.train_length, error_words(&stream).text);
         text_append(out, "\n");
         append_wrapped(out, caption, columns, 0);
         text_append(out, "\n");

@@ -241,6 +241,16 @@ double view_error(const struct view *v, int method, int64_t length)
     return mean.tokens > 0 ? mean.standard_error : NAN;
 }
 
+bool view_has_factor(const struct view *v)
+{
+    bool any = false;
+
+    for (int m = 0; m < v->methods; m++)
+        for (int i = 0; i < v->lengths; i++)
+            any |= error_is_factor(view_error(v, m, v->length[i]));
+    return any;
+}
+
 struct cost view_cost(const struct view *v, int method)
 {
     const struct alibi_compare_method *m = &v->result->method[method];

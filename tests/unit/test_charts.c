@@ -18,6 +18,18 @@ static void numbers_have_the_digits_that_mean_something(void **state)
     assert_string_equal(show_real(-INFINITY, 3).text, NO_VALUE);
 }
 
+static void a_large_error_of_a_perplexity_is_a_factor(void **state)
+{
+    (void)state;
+    assert_string_equal(show_ppl_error(34.0, 0.047).text, "±1.6");
+    assert_string_equal(show_ppl_error(1021, 0.49).text, "±500");
+    assert_string_equal(show_ppl_error(1021, 0.898).text, "×÷2.5"); /* and not ±917 */
+    assert_string_equal(show_ppl_error(170000, 1.453).text, "×÷4.3");
+    assert_string_equal(show_ppl_error(170000, 12).text, "×÷163K");
+    assert_string_equal(show_ppl_error(34.0, INFINITY).text, "");
+    assert_string_equal(show_ppl_error(34.0, NAN).text, "");
+}
+
 static void counts_and_sizes_have_units(void **state)
 {
     (void)state;
@@ -342,7 +354,8 @@ static void bands_cover_the_bounds_of_points(void **state)
     assert_contains(out.data, " d=\"M0.00,160.0L33.33,160.0L66.67,160.0L100.00,160.0\"/>");
     assert_contains(out.data, "<line class=\"error\" x1=\"100.00%\" x2=\"100.00%\" y1=\"11.9\" "
                               "y2=\"308.1\"/>");
-    assert_contains(out.data, ";33.33,160.0,2,2.000,±0.500;66.67,160.0,3,2.000,;");
+    /* The error is that of the logarithm, and 2.5 / 1.5 is the square of a factor of 1.29. */
+    assert_contains(out.data, ";33.33,160.0,2,2.000,±0.511;66.67,160.0,3,2.000,;");
     assert_balanced(out.data);
     assert_no_nan(out.data);
     text_free(&out);
@@ -397,6 +410,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_have_the_digits_that_mean_something),
+        cmocka_unit_test(a_large_error_of_a_perplexity_is_a_factor),
         cmocka_unit_test(counts_and_sizes_have_units),
         cmocka_unit_test(shares_are_percentages),
         cmocka_unit_test(ticks_are_short_numbers),

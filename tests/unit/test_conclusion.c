@@ -137,6 +137,10 @@ static void many_times_says_compared_with_what(void **state)
         conclude(r).headline,
         "Trained at 128. Perplexity at 1024, compared with the same model's at 128: a no");
     assert_contains(conclude(r).headline, "b 8.70 ± 0.05 times as high, c 1097 ± 6 times as high.");
+    set_loss(&r->method[2].seed[0].by_length[1], 8, 3);
+    r->method[2].seed[0].by_length[1].standard_error = 0.8;
+    assert_contains(conclude(r).headline, "b 8.70 ± 0.05 times as high, c 1097 ×÷ ");
+    assert_contains(conclude(r).detail, "of the text, ×÷ the same as a factor; another seed");
     r->method[2].seed[0].by_length[1] = evaluation(1024, INFINITY);
     assert_contains(conclude(r).headline, "c no longer finite.");
     r->method[2].seeds = 2;
