@@ -89,23 +89,27 @@ static void add_tick(struct axis *axis, double value)
         axis->tick[axis->ticks++] = value;
 }
 
-/* Steps of 1, 2 or 5 times a power of ten, at least a fifth of the range: two to six ticks. */
+/* Steps of 1, 2 or 5 times a power of ten, at least a fifth of the range, or one smaller if that
+ * gives two ticks only: three to seven. */
 static void ticks_even(struct axis *axis)
 {
     static const double factors[] = { 1, 2, 5, 10 };
-    double least = (axis->to - axis->from) / 5, power = pow(10, floor(log10(least))), step, last;
+    double least = (axis->to - axis->from) / 5, power = pow(10, floor(log10(least)));
     int f = 0;
 
     while (f < 3 && factors[f] * power < least * (1 - slack))
         f++;
-    step = factors[f] * power;
-    last = floor(axis->to / step + slack);
-    axis->ticks = 0;
-    for (double i = ceil(axis->from / step - slack); i <= last && axis->ticks < TICKS_MAX; i++)
-        add_tick(axis, i * step);
+    do {
+        double step = factors[f] * power, last = floor(axis->to / step + slack);
+
+        axis->ticks = 0;
+        for (double i = ceil(axis->from / step - slack); i <= last && axis->ticks < TICKS_MAX; i++)
+            add_tick(axis, i * step);
+    } while (axis->ticks < 3 && f-- > 0);
 }
 
-/* Every n-th power of two, counted from the largest, which readers look for first. */
+/* Every n-th power of two, counted from the largest, which readers look for first. If there are
+ * only two, also the values halfway between powers: 384, 512, 768, 1024. */
 void ticks_powers_of_two(struct axis *axis)
 {
     int first = (int)ceil(log2(axis->from) - slack), last = (int)floor(log2(axis->to) + slack);
@@ -114,6 +118,16 @@ void ticks_powers_of_two(struct axis *axis)
     axis->ticks = 0;
     for (int e = last - (last - first) / stride * stride; e <= last; e += stride)
         add_tick(axis, exp2(e));
+    if (axis->ticks == 2) {
+        axis->ticks = 0;
+        for (int e = first - 1; e <= last; e++)
+            for (int half = 2; half <= 3; half++) {
+                double value = half * exp2(e - 1);
+
+                if (value >= axis->from * (1 - slack) && value <= axis->to * (1 + slack))
+                    add_tick(axis, value);
+            }
+    }
     if (axis->ticks < 2)
         ticks_even(axis);
 }

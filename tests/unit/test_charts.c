@@ -162,6 +162,10 @@ static void lengths_are_marked_at_powers_of_two(void **state)
     ticks_powers_of_two(&a);
     assert_true(a.ticks >= 4 && a.ticks <= 8);
     assert_true(a.tick[a.ticks - 1] == 1 << 20);
+    a = (struct axis){ .from = 500, .to = 1100, .log = true };
+    ticks_powers_of_two(&a);
+    assert_int_equal(a.ticks, 3);
+    assert_true(a.tick[0] == 512 && a.tick[1] == 768 && a.tick[2] == 1024);
 }
 
 static void decades_are_divided_at_one_two_five(void **state)
@@ -177,7 +181,7 @@ static void decades_are_divided_at_one_two_five(void **state)
     assert_close(a.tick[3], 50, 1e-9);
 }
 
-/* For ranges of all sizes: two to TICKS_MAX ticks, ascending, within the axis. */
+/* For ranges of all sizes: three to TICKS_MAX ticks, ascending, within the axis. */
 static void assert_ticks(double from, double to, bool log)
 {
     double x[] = { 1, 2 }, y[] = { from, to };
@@ -186,7 +190,7 @@ static void assert_ticks(double from, double to, bool log)
     struct axis ax, ay;
 
     assert_true(chart_axes(&c, &ax, &ay));
-    if (ay.ticks < 2 || ay.ticks > TICKS_MAX)
+    if (ay.ticks < 3 || ay.ticks > TICKS_MAX)
         fail_msg("%d ticks within %g..%g", ay.ticks, from, to);
     for (int i = 0; i < ay.ticks; i++) {
         double place = axis_place(&ay, ay.tick[i]);
