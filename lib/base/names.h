@@ -24,6 +24,7 @@
 #define NAME_PAGE "report.html"
 #define NAME_LOCK "lock"
 #define NAME_EXPERIMENT "experiment.json" /* the first file of an experiment's folder */
+#define NAME_MODELS "models"              /* the folder of its models, which are runs */
 
 /* Token shards (lib/text). */
 #define NAME_SHARD_INDEX "index.json"

@@ -23,46 +23,110 @@ static alibi_status fail_before_first_save(const char *run, const char *recipe_p
                 run, every, user);
 }
 
-/* `from` is a folder without a checkpoint. If a folder in it is a run with some, as in the folder
- * of a comparison, the message names it; a folder that cannot be read is no hint. */
-static alibi_status fail_without_checkpoint(const char *from)
+/* Counts the runs with checkpoints within `folder`, and appends the paths of the first. A folder
+ * that cannot be read is none. */
+static alibi_status list_runs(struct text *list, int *runs, const char *folder)
 {
+    enum { NAMED = 4 };
     alibi_status status;
     char **names = NULL, *path = NULL;
     int count = 0;
 
-    TRY(folder_list(&names, &count, from));
+    TRY(folder_list(&names, &count, folder));
     for (int i = 0; i < count; i++) {
         struct step_folder *folders = NULL;
-        int runs = 0;
+        int steps = 0;
+
         mem_free(path);
         path = NULL;
-        TRY(path_join(&path, from, names[i]));
+        TRY(path_join(&path, folder, names[i]));
         if (!folder_exists(path))
             continue;
-        status = step_folders(&folders, &runs, path);
-        step_folders_free(folders, runs);
+        status = step_folders(&folders, &steps, path);
+        step_folders_free(folders, steps);
         if (status != ALIBI_OK && status != ALIBI_BAD_INPUT)
             goto out;
-        if (runs > 0) {
-            status = fail(ALIBI_BAD_INPUT,
-                          "'%s' holds no checkpoint; there are models in folders within it, such "
-                          "as '%s'",
-                          from, path);
-            goto out;
-        }
+        if (steps > 0 && ++*runs <= NAMED)
+            text_append(list, "%s'%s'", *runs > 1 ? ", " : "", path);
     }
-    mem_free(path);
-    path = NULL;
-    TRY(path_join(&path, from, NAME_RECIPE));
-    status = file_exists(path) ? lock_check(from) : ALIBI_OK;
-    if (status == ALIBI_IO)
-        status = fail_before_first_save(from, path);
-    else if (status != ALIBI_MEMORY)
-        status = fail(ALIBI_BAD_INPUT, "'%s' holds no checkpoint", from);
+    if (*runs > NAMED)
+        text_append(list, " and %d more", *runs - NAMED);
+    status = text_status(list);
 out:
     mem_free(path);
     names_free(names, count);
+    return status;
+}
+
+/* What a folder without checkpoints is instead, by a file that it has, and what to do with it. */
+static alibi_status fail_by_file(const char *from)
+{
+    static const struct {
+        const char *file, *advice;
+    } known[] = {
+        { NAME_EXPERIMENT, "it is an experiment, of which no model has a checkpoint, as after "
+                           "--discard-checkpoints; 'alibi report' shows its results" },
+        { NAME_RESULT, "it has the results of a model that was trained, and whose checkpoints were "
+                       "deleted, as by --discard-checkpoints" },
+        { NAME_COMPARED_TEXT, "it is a comparison, of which no model has been saved yet" },
+        { NAME_RECIPE, "it is a training run that ended before its first checkpoint; repeat its "
+                       "command" },
+        { NAME_SHARD_INDEX, "it is a text, in token shards; the model comes first" },
+        { NAME_CONFIG, "it may be a model of another program, which 'alibi import' reads" },
+    };
+    alibi_status status;
+    char **names = NULL, *path = NULL;
+    int count = 0;
+
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        mem_free(path);
+        path = NULL;
+        TRY(path_join(&path, from, known[i].file));
+        if (file_exists(path)) {
+            status = fail(ALIBI_BAD_INPUT, "'%s' holds no checkpoint: %s", from, known[i].advice);
+            goto out;
+        }
+    }
+    TRY(folder_list(&names, &count, from));
+    status = fail(ALIBI_BAD_INPUT,
+                  "'%s' holds no checkpoint%s%s%s%s; give the folder of a training run, or of one "
+                  "of its checkpoints",
+                  from, count > 0 ? ", but '" : ": it is empty", count > 0 ? names[0] : "",
+                  count > 0 ? "'" : "", count > 1 ? " and other files" : "");
+out:
+    mem_free(path);
+    names_free(names, count);
+    return status;
+}
+
+/* `from` is a folder without a checkpoint. The message names the models in it, as in the folder of
+ * a comparison or an experiment, or says what it is. */
+static alibi_status fail_without_checkpoint(const char *from)
+{
+    alibi_status status;
+    struct text list = { 0 };
+    char *models = NULL, *recipe = NULL;
+    int runs = 0;
+
+    TRY(list_runs(&list, &runs, from));
+    TRY(path_join(&models, from, NAME_MODELS));
+    if (runs == 0 && folder_exists(models))
+        TRY(list_runs(&list, &runs, models));
+    if (runs > 0) {
+        status = fail(ALIBI_BAD_INPUT, "'%s' holds no checkpoint, but models that do; give one: %s",
+                      from, list.data);
+        goto out;
+    }
+    TRY(path_join(&recipe, from, NAME_RECIPE));
+    status = file_exists(recipe) ? lock_check(from) : ALIBI_OK;
+    if (status == ALIBI_IO)
+        status = fail_before_first_save(from, recipe);
+    else if (status != ALIBI_MEMORY)
+        status = fail_by_file(from);
+out:
+    mem_free(recipe);
+    mem_free(models);
+    text_free(&list);
     return status;
 }
 

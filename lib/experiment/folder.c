@@ -12,7 +12,6 @@
 
 enum { RESULT_BYTES_MAX = 1 << 24 };
 
-#define FOLDER_MODELS "models"
 #define FOLDER_TEXTS "texts"
 
 /* ---- paths */
@@ -39,7 +38,7 @@ alibi_status folder_of_model(char **out, const alibi_experiment *e, int model, i
     char suffix[32];
 
     snprintf(suffix, sizeof suffix, "-seed-%lld", (long long)m->seeds.at[seed]);
-    return path_of(out, dir, FOLDER_MODELS, m->name, suffix);
+    return path_of(out, dir, NAME_MODELS, m->name, suffix);
 }
 
 alibi_status folder_of_training(char **out, const alibi_experiment *e, int model, int seed,
@@ -621,7 +620,7 @@ static json_t *entered_json(const alibi_experiment *e)
 alibi_status folder_enter(const alibi_experiment *e, const char *dir)
 {
     alibi_status status;
-    static const char *const folders[] = { FOLDER_MODELS, FOLDER_TEXTS };
+    static const char *const folders[] = { NAME_MODELS, FOLDER_TEXTS };
     char *path = NULL, *dump = NULL;
     json_t *copy = entered_json(e);
 

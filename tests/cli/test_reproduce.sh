@@ -232,6 +232,9 @@ check "a comparison" "$ALIBI" compare "${text[@]}" --methods alibi --steps 4 --t
 check "without checkpoints" "${run[@]}" --out thin --discard-checkpoints --only alibi-16
 holds "they are gone" test -z "$(ls -d thin/models/*/step-* 2> /dev/null)"
 has "what is missing is not shown" 'not shown|holds' stdout
+expect 3 "'thin' holds no checkpoint: it is an experiment, of which no model has" "$ALIBI" eval thin
+expect 3 "'whole' holds no checkpoint, but models that do; give one: 'whole/models/alibi-16-s" \
+    "$ALIBI" eval whole
 mkdir elsewhere
 (cd thin && find . -name '*.json' -size -200k | cpio -pdm --quiet ../elsewhere 2> /dev/null ||
     cp -r . ../elsewhere)

@@ -163,9 +163,15 @@ expect 2 "not both" "$ALIBI" eval run a.txt --data b.txt
 expect 3 "'absent'" "$ALIBI" eval absent
 expect 3 "'valid.txt' is not a model: it is a file, not a folder" "$ALIBI" eval valid.txt
 mkdir -p empty within/notes
-expect 3 "'empty' holds no checkpoint$" "$ALIBI" eval empty
+expect 3 "'empty' holds no checkpoint: it is empty; give the folder of a training run" \
+    "$ALIBI" eval empty
+expect 3 "'within' holds no checkpoint, but 'notes'; give the folder" "$ALIBI" eval within
 cp -r run within/run
-expect 3 "'within' holds no checkpoint; there are models in folders within it, such as 'within/run'$" "$ALIBI" eval within
+expect 3 "'within' holds no checkpoint, but models that do; give one: 'within/run'$" \
+    "$ALIBI" eval within
+touch empty/config.json
+expect 3 "'empty' holds no checkpoint: it may be a model of another program, which 'alibi import'" \
+    "$ALIBI" eval empty
 expect 3 "learned.*16" "$ALIBI" eval learned --quiet --length 64 "${text[@]}"
 
 # score
