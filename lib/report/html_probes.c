@@ -53,21 +53,26 @@ alibi_status html_targets(struct text *out, const struct view *v, const struct r
                           int index)
 {
     struct curves *curves = NULL;
-    char id[48];
+    char id[48], within[128] = "";
 
     if (!has_kind(t, ALIBI_ALL_TARGETS))
         return ALIBI_OK;
+    if (t->block > 1)
+        snprintf(within, sizeof within,
+                 ", which is the context of its first target: the last has %lld tokens more than "
+                 "the axis says",
+                 (long long)t->block - 1);
     html_heading(out, t->name, "the same tokens with growing context", t->about);
     text_append(
         out,
         "<p class=\"note\">%s tokens, in %lld blocks of %lld from %lld document%s, are "
-        "scored with exactly c tokens before each block. A model that only does not break "
+        "scored with exactly c tokens before each block%s. A model that only does not break "
         "has a flat curve beyond L, and uses nothing there: both lower figures are 0, on the "
         "scale of models that do not break. Bands "
         "are the range of the seeds above, and one standard error of the text and of the "
         "seeds below.%s%s</p>\n",
         show_count((double)t->blocks * (double)t->block).text, (long long)t->blocks,
-        (long long)t->block, (long long)t->documents, t->documents == 1 ? "" : "s",
+        (long long)t->block, (long long)t->documents, t->documents == 1 ? "" : "s", within,
         isnan(t->ceiling_gain) ? "" : " Dashed grey: trained at the longest context.",
         t->few ? " Errors take the blocks of few documents as independent, and are too small."
                : "");

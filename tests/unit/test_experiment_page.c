@@ -269,6 +269,7 @@ static void targets_show_losses_and_what_far_text_is_worth(void **state)
     add_targets(s);
     page = page_of(s);
     assert_contains(page.data, "<h2>far: the same tokens with growing context</h2>");
+    assert_contains(page.data, "the last has 63 tokens more than the axis says."); /* of 64 */
     assert_contains(page.data, "About &lt;it&gt;.");
     figure = strstr(page.data, "id=\"fig-targets-0-0-title\">Loss against context</title>");
     assert_non_null(figure);
