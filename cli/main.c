@@ -206,7 +206,10 @@ static alibi_status run(const char *name, int argc, char **argv, const char **co
     if (status != ALIBI_OK)
         return status;
     if (strcmp(name, "--version") == 0) {
-        printf("alibi %s\n", alibi_version());
+        printf("alibi %s", alibi_version());
+        if (alibi_commit()[0])
+            printf(" (commit %s)", alibi_commit());
+        putchar('\n');
         return finish_output(ALIBI_OK);
     }
     if (!command)

@@ -62,6 +62,7 @@ typedef enum alibi_status {
 ALIBI_API const char *alibi_error(void);
 
 ALIBI_API const char *alibi_version(void);
+ALIBI_API const char *alibi_commit(void); /* of the source, as Git names it; "" if not known */
 
 /* The date and time now, in UTC: "2026-11-15T21:24:13Z". The environment variable
  * SOURCE_DATE_EPOCH, in seconds since 1970, replaces the clock, so that files can be made again

@@ -9,6 +9,9 @@
 #ifndef ALIBI_VERSION
 #define ALIBI_VERSION "unversioned"
 #endif
+#ifndef ALIBI_COMMIT
+#define ALIBI_COMMIT ""
+#endif
 
 enum { MESSAGE_MAX = 1024 };
 
@@ -24,6 +27,11 @@ const char *alibi_error(void)
 const char *alibi_version(void)
 {
     return ALIBI_VERSION;
+}
+
+const char *alibi_commit(void)
+{
+    return ALIBI_COMMIT;
 }
 
 /* `line` is not `message` itself: an argument of the new message may be the old one. */

@@ -18,10 +18,17 @@ for form in help --help -h "help help" "help --help"; do
     fi
 done
 run "$ALIBI" --version
-if [ "$code" = 0 ] && grep -qE '^alibi [0-9]+\.[0-9]+\.[0-9]+$' stdout; then
+if [ "$code" = 0 ] && grep -qE '^alibi [0-9]+\.[0-9]+\.[0-9]+( .*)?$' stdout; then
     pass "--version"
 else
     fail "--version" "code $code"
+fi
+if git -C "$SOURCE" rev-parse HEAD > /dev/null 2>&1; then
+    commit=$(sed -nE 's/.* \(commit ([0-9a-f]+)\)$/\1/p' stdout)
+    [ -n "$commit" ] && git -C "$SOURCE" cat-file -e "$commit" 2> /dev/null &&
+        pass "names a commit of the repository" || fail "--version" "commit '$commit'"
+else
+    skip 1 "no clone of the repository"
 fi
 
 for command in compare train eval probe score generate import export tokenize inspect text plan \

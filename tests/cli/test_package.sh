@@ -14,7 +14,7 @@ package() { # folder: packs quickly
 check "builds" package once
 deb=$(cat stdout)
 [ -s "$deb" ] && pass "$(basename "$deb")" || { fail "build.sh" "no package" && finish; }
-version=$("$program" --version | sed 's/.* //')
+version=$("$program" --version | cut -d ' ' -f 2)
 field() { dpkg-deb --field "$deb" "$1"; }
 [ "$(field Package) $(field Version)" = "alibi $version" ] && pass "has the program's version" ||
     fail "control" "$(field Package) $(field Version)"
@@ -51,7 +51,8 @@ grep -rlF "$SOURCE" root/usr/share root/usr/lib/*/pkgconfig > named
 [ ! -s named ] && pass "names no path of the build" || fail "package" "$(head -n 3 named)"
 rm -rf hidden && mkdir hidden && cp -r root hidden # recipes are found beside it, wherever it is
 run env -i hidden/root/usr/bin/alibi --version
-[ "$(cat stdout)" = "alibi $version" ] && pass "its program runs" || fail "program" "code $code"
+[ "$(cut -d ' ' -f -2 stdout)" = "alibi $version" ] && pass "its program runs" ||
+    fail "program" "code $code"
 check "and trains" hidden/root/usr/bin/alibi train "${tiny[@]}" --device cpu --out run
 check "and finds recipes" hidden/root/usr/bin/alibi plan --recipe byte-10m --device cpu
 run hidden/root/usr/bin/alibi reproduce
