@@ -178,6 +178,13 @@ alibi_status vocabulary_train(alibi_tokenizer **out, const struct alibi_vocabula
     TRY(check(how));
     TRY(source_open(&source, paths, count, reading, call));
     TRY((how->type == ALIBI_WORDS ? learn_words : learn_bpe)(out, how, source, limits, call));
+    if (alibi_tokenizer_vocab(*out) < how->vocab)
+        call_note(call,
+                  "the vocabulary has %lld ids, not %lld: all %ss that occur at least %lld time%s "
+                  "in this text are in it; a longer text has more",
+                  (long long)alibi_tokenizer_vocab(*out), (long long)how->vocab,
+                  how->type == ALIBI_WORDS ? "word" : "pair", (long long)least_count(how),
+                  least_count(how) == 1 ? "" : "s");
 out:
     source_close(source);
     return status;

@@ -63,6 +63,11 @@ is_json bpe.json && cmp -s bpe.json again.json && pass "the same file on any num
 check "from standard input" \
     bash -c "'$ALIBI' tokenize --train --vocab 600 --quiet -o piped.json < all.txt"
 cmp -s bpe.json piped.json && pass "gives the same" || fail "standard input" "another tokenizer"
+head -n 20 all.txt > short.txt
+check "learn more than a text has" \
+    "$ALIBI" tokenize --train --vocab 4000 short.txt -o short.json
+grep -qE '^the vocabulary has [0-9]+ ids, not 4000: all pairs that occur at least 2 times' stderr &&
+    pass "is noted" || fail "--vocab 4000" "no note"
 check "learn words" "$ALIBI" tokenize --train --type words all.txt -o words.json --quiet
 distinct=$(tr -s ' \t\n\r\v\f' '\n' < all.txt | sed '/^$/d' | LC_ALL=C sort -u | wc -l)
 grep -q "^words, $((distinct + 2)) ids" stdout && pass "all $distinct words, <unk> and <eos>" ||
