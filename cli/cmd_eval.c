@@ -311,7 +311,7 @@ static void print_result_json(const struct alibi_eval_result *r,
 }
 
 static void print_results_json(const struct cli_subject *s, const struct alibi_eval_result *results,
-                               int count, bool verify)
+                               int count, bool verify, bool stopped)
 {
     cli_json_open(NULL, '{');
     cli_json_subject(s);
@@ -319,6 +319,8 @@ static void print_results_json(const struct cli_subject *s, const struct alibi_e
     for (int i = 0; i < count; i++)
         print_result_json(&results[i], &results[0], verify);
     cli_json_close(']');
+    if (stopped)
+        cli_json_flag("stopped", true);
     cli_json_close('}');
 }
 
@@ -388,6 +390,7 @@ static alibi_status evaluate_lengths(const struct job *job, const struct alibi_i
     struct forecast forecast = forecast_of(job, lengths, s->model);
     struct alibi_call call = *cli_call();
     alibi_status status = ALIBI_OK;
+    int done = 0;
 
     call.user = &forecast;
     call.progress = watch_progress;
@@ -397,27 +400,34 @@ static alibi_status evaluate_lengths(const struct job *job, const struct alibi_i
 
         status = alibi_eval_check_text(s->corpus, cli_subject_split(s), &eval);
     }
-    for (int i = 0; status == ALIBI_OK && i < lengths->count; i++) {
-        struct alibi_eval eval = one_length(job, lengths->at[i], longest(lengths));
+    while (status == ALIBI_OK && done < lengths->count) {
+        struct alibi_eval_result *result = &results[done];
+        struct alibi_eval eval = one_length(job, lengths->at[done], longest(lengths));
 
-        status =
-            alibi_evaluate(s->model, s->corpus, cli_subject_split(s), &eval, &results[i], &call);
-        if (status != ALIBI_OK || job->json)
+        status = alibi_evaluate(s->model, s->corpus, cli_subject_split(s), &eval, result, &call);
+        if (status != ALIBI_OK)
+            break;
+        if (++done < lengths->count)
+            cli_catch_signals(); /* from now on there is something to lose */
+        if (job->json)
             continue;
         cli_terminal_clear();
-        if (i == 0 || job->by_position)
-            print_head(&results[i], job, lengths->count > 1);
-        print_row(&results[i], lengths->count > 1 ? &results[0] : NULL, job);
+        if (done == 1 || job->by_position)
+            print_head(result, job, lengths->count > 1);
+        print_row(result, lengths->count > 1 ? &results[0] : NULL, job);
         if (job->by_position)
-            print_positions(&results[i]);
+            print_positions(result);
         fflush(stdout);
     }
-    if (status == ALIBI_OK && !job->json && lengths->count > 1)
+    if (status == ALIBI_INTERRUPTED)
+        cli_fail(status, "stopped; the results of %d of %d lengths are printed", done,
+                 lengths->count);
+    if ((status == ALIBI_OK || status == ALIBI_INTERRUPTED) && !job->json && lengths->count > 1)
         printf("change: nll against length %lld, paired over the text; error and ± are one "
                "standard error\n",
                (long long)results[0].length);
-    if (status == ALIBI_OK && job->json)
-        print_results_json(s, results, lengths->count, job->verify);
+    if ((status == ALIBI_OK || status == ALIBI_INTERRUPTED) && job->json)
+        print_results_json(s, results, done, job->verify, status == ALIBI_INTERRUPTED);
     return status;
 }
 

@@ -373,4 +373,24 @@ ends INT 130 "$ALIBI" generate run --tokens 10000000 --temperature 0
 ends TERM 143 "$ALIBI" generate run --tokens 10000000 --temperature 0
 ends INT 130 "$ALIBI" eval run --quiet --length 4096 --protocol sliding --stride 1
 ends INT 130 "$ALIBI" bench train --repeats 1000
+
+# Eval has something to lose once a length is done.
+stops() { # signal, OPTION...: it is sent when the second length has begun
+    "$ALIBI" eval run --lengths 16,4096 --protocol sliding --stride 1 "${text[@]}" "${@:2}" \
+        > stdout 2> stderr < /dev/null &
+    local evaluation=$!
+    wait_for grep -q '^evaluating at 4096' stderr
+    kill -"$1" "$evaluation"
+    code=0
+    wait "$evaluation" || code=$?
+    [ "$code" = 75 ] && grep -q 'stopped; the results of 1 of 2 lengths are printed$' stderr &&
+        pass "SIG$1 ends eval ${*:2}: 75" || fail "SIG$1, eval ${*:2}" "exit code $code"
+}
+stops TERM
+[ "$(awk '$1 == 16' stdout | wc -l)" = 1 ] && pass "with the row that is done" ||
+    fail "eval" "no row"
+stops INT --json
+is_json stdout && [ "$(grep -c '"nll": .*' stdout)" -ge 1 ] && grep -q '"stopped": true' stdout &&
+    [ "$(grep -c '"length"' stdout)" = 1 ] && pass "whole JSON of what is done" ||
+    fail "eval --json" "not all of it"
 finish
