@@ -330,36 +330,50 @@ struct forecast {
     const struct alibi_int_list *lengths;
     int64_t stride;                 /* 0: every token is read equally often at every length */
     double token_flops, pair_flops; /* of a token that is read, and of each token before it */
+    bool skips;                     /* attention may skip keys */
     bool said;
 };
 
-static double cost(const struct forecast *f, int64_t length)
+/* keys: whether attention reads all of a window, which it does not if it may skip some. */
+static double cost(const struct forecast *f, int64_t length, bool keys)
 {
     double read = f->stride ? (double)length / (double)f->stride : 1;
 
-    return read * (f->token_flops + f->pair_flops * (double)length);
+    return read * (f->token_flops + (keys ? f->pair_flops * (double)length : 0));
+}
+
+/* Of all lengths, as a multiple of the first. */
+static double all_lengths(const struct forecast *f, bool keys)
+{
+    double all = 0;
+
+    for (int i = 0; i < f->lengths->count; i++)
+        all += cost(f, f->lengths->at[i], keys) / cost(f, f->lengths->at[0], keys);
+    return all;
 }
 
 static void watch_progress(void *user, const struct alibi_progress *p)
 {
     static const double some_seconds = 2, worth_saying = 20;
     struct forecast *f = user;
-    double all = 0, seconds;
-    char time[CLI_SHORT];
+    double first, least, most;
+    char from[CLI_SHORT], to[CLI_SHORT];
 
     cli_call()->progress(cli_call()->user, p);
     if (f->said || p->seconds < some_seconds || p->done == 0)
         return;
     f->said = true;
-    for (int i = 0; i < f->lengths->count; i++)
-        all += cost(f, f->lengths->at[i]) / cost(f, f->lengths->at[0]);
-    seconds = p->seconds * (double)p->total / (double)p->done * all;
-    cli_short_time(time, seconds);
-    if (seconds > worth_saying && f->lengths->count > 1)
-        cli_note("%d lengths take up to %s on this machine; --tokens N scores fewer",
-                 f->lengths->count, time);
-    else if (seconds > worth_saying)
-        cli_note("this takes about %s on this machine; --tokens N scores fewer", time);
+    first = p->seconds * (double)p->total / (double)p->done;
+    least = first * all_lengths(f, !f->skips);
+    most = first * all_lengths(f, true);
+    cli_short_time(from, least);
+    cli_short_time(to, most);
+    if (most > worth_saying && f->lengths->count > 1 && most > 1.2 * least)
+        cli_note("%d lengths take %s to %s on this machine, depending on how much attention skips; "
+                 "--tokens N scores fewer",
+                 f->lengths->count, from, to);
+    else if (most > worth_saying)
+        cli_note("this takes about %s on this machine; --tokens N scores fewer", to);
 }
 
 static void pass_line(void *user, enum alibi_log_level level, const char *line)
@@ -369,7 +383,7 @@ static void pass_line(void *user, enum alibi_log_level level, const char *line)
 }
 
 /* A token costs 2 P operations with its weights, and 2 N C with each token of a full window: half
- * of them come before it, for queries and for values. Skipped keys cost less. */
+ * of them come before it, for queries and for values. */
 static struct forecast forecast_of(const struct job *job, const struct alibi_int_list *lengths,
                                    const alibi_model *model)
 {
@@ -377,6 +391,7 @@ static struct forecast forecast_of(const struct job *job, const struct alibi_int
 
     return (struct forecast){ .lengths = lengths,
                               .stride = job->stride,
+                              .skips = job->skip > 0,
                               .token_flops = 2 * (double)alibi_model_parameters(model),
                               .pair_flops = 2 * (double)(config->layers * config->width) };
 }

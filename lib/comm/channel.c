@@ -122,8 +122,10 @@ static alibi_status connect(struct channel *ch, int by, const struct alibi_call 
     if (by == ALIBI_COMM_MPI || (by == ALIBI_COMM_AUTO && !ch->device->ops->link))
         return ALIBI_OK;
     status = nccl_new(&ch->nccl, ch->comm, ch->device);
-    if (by == ALIBI_COMM_NCCL || (status != ALIBI_DEVICE && status != ALIBI_USAGE))
+    if (status != ALIBI_DEVICE && status != ALIBI_USAGE)
         return status;
+    if (by == ALIBI_COMM_NCCL)
+        return fail(status, "%s; or use --comm mpi", alibi_error());
     ch->comm->agreed = false; /* that was no failure of the work */
     call_note(call, "numbers pass through the host's memory: %s", alibi_error());
     return ALIBI_OK;

@@ -86,7 +86,7 @@ static alibi_status load(struct nccl *n)
     };
     void *library;
 
-    TRY_RETURN(module_open(&library, NCCL_LIBRARY, "install NCCL, or use --comm mpi"));
+    TRY_RETURN(module_open(&library, NCCL_LIBRARY, "install NCCL"));
     for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++)
         TRY_RETURN(module_symbol(symbols[i].function, library, NCCL_LIBRARY, symbols[i].name));
     return ALIBI_OK;
@@ -141,8 +141,8 @@ static alibi_status await(struct nccl *n, enum awaited what, const char *call)
         if (clock_seconds() > last) {
             status = fail(ALIBI_IO,
                           "%s has not ended within %g s, although all ranks give signs of life; "
-                          "NCCL_DEBUG=INFO may tell why, --comm mpi goes another way, and "
-                          "ALIBI_NCCL_TIMEOUT is the limit",
+                          "NCCL_DEBUG=INFO may tell why, ALIBI_NCCL_TIMEOUT is the limit, and "
+                          "'train' has --comm mpi, which goes another way",
                           call, n->limit);
             break;
         }
@@ -166,7 +166,7 @@ static alibi_status check_places(const struct nccl *n)
             if (strcmp(n->places[r], n->places[s]) == 0 && strcmp(c->hosts[r], c->hosts[s]) == 0)
                 return fail(ALIBI_USAGE,
                             "ranks %d and %d share the GPU %s of '%s', and NCCL needs one for "
-                            "each; give each rank a GPU of its own, or use --comm mpi",
+                            "each; give each rank a GPU of its own",
                             s, r, n->places[r], c->hosts[r]);
     return ALIBI_OK;
 }
@@ -177,7 +177,7 @@ static alibi_status prepare(struct nccl *n)
     struct device *dev = n->device;
 
     if (dev->ops->link == NULL)
-        return fail(ALIBI_USAGE, "NCCL connects GPUs, and this runs on the CPU; use --comm mpi");
+        return fail(ALIBI_USAGE, "NCCL connects GPUs, and this runs on the CPU");
     TRY_RETURN(load(n));
     n->limit = 600;
     TRY_RETURN(read_limit("ALIBI_NCCL_TIMEOUT", &n->limit));

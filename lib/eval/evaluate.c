@@ -269,6 +269,7 @@ static alibi_status run_all_shared(struct evaluation *e)
     alibi_comm *comm = call_comm(e->call);
 
     TRY_RETURN(sequence_new(&e->sequence, comm, e->model->device, e->call));
+    e->started = e->reported = clock_seconds(); /* connecting GPUs may take longer than a window */
     for (int64_t k = 0; k < e->windows.count; k++) {
         TRY_RETURN(run_shared(e, k));
         TRY_RETURN(comm_agree(comm, score_batch(e, k, 1, e->losses)));

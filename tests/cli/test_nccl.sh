@@ -51,11 +51,12 @@ check "two ranks on one GPU" env ALIBI_FAKE_GPU=a mpirun -n 2 --oversubscribe bi
     --device cuda --precision fp32 "${small[@]}" --deterministic-sum --out shared
 cp stderr words
 check "two ranks on one GPU: a note" grep -q "$note: ranks 0 and 1 share the GPU a" words
+check "two ranks on one GPU: no advice to do what is done" bash -c "! grep -q -e --comm words"
 check "two ranks on one GPU: the same bytes" same_weights one shared
 wrong=(ranks 2 "${small[@]}" --comm nccl --out wrong --quiet)
 ALIBI_FAKE_GPU=a expect_ranks 2 "train: ranks 0 and 1 share the GPU a of '.*', and NCCL needs one" \
     "${wrong[@]}"
-expect_ranks 2 "train: NCCL connects GPUs" "${wrong[@]}" --device cpu
+expect_ranks 2 "train: NCCL connects GPUs.*; or use --comm mpi" "${wrong[@]}" --device cpu
 FAKE_NCCL_FAILS=1 expect_ranks 7 \
     "train: NCCL failed in ncclCommInitRankConfig: unhandled system error" "${wrong[@]}"
 LD_LIBRARY_PATH=$PWD/broken expect_ranks 7 "train: libnccl.so.2 cannot be loaded" "${wrong[@]}"
