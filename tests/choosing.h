@@ -99,7 +99,7 @@ static inline alibi_device *choosing_device(unsigned char fastest)
     choosing.table.set_choices = choosing_set;
     choosing.device = *test_device();
     choosing.device.device.ops = &choosing.table;
-    choosing.device.autotune = ALIBI_AUTOTUNE_WIDE;
+    choosing.device.device.autotune = ALIBI_AUTOTUNE_WIDE;
     return &choosing.device;
 }
 

@@ -121,7 +121,7 @@ static alibi_status check_shape(int64_t batch, int64_t length, int64_t repeats)
 /* As the first step of training does, until device_tune() ends it. */
 static void tune(alibi_device *device)
 {
-    if (device->autotune == ALIBI_AUTOTUNE_WIDE)
+    if (device_tunes_widely(&device->device))
         device_tune(&device->device, TUNING_WIDE);
 }
 

@@ -92,7 +92,7 @@ static alibi_status open_gpu(alibi_device *d, const struct alibi_compute *comput
     d->device.lock = &d->lock;
     d->close = close;
     d->gpu = true;
-    d->autotune = compute->autotune;
+    d->device.autotune = compute->autotune;
     d->type = compute->precision == ALIBI_FP32 ? DTYPE_F32 : DTYPE_BF16;
     return ALIBI_OK;
 }
@@ -260,6 +260,11 @@ void device_tune(struct device *dev, enum tuning how)
     device_lock(dev);
     dev->ops->tune(dev, how);
     device_unlock(dev);
+}
+
+bool device_tunes_widely(const struct device *dev)
+{
+    return dev->ops->tune && dev->autotune == ALIBI_AUTOTUNE_WIDE;
 }
 
 void device_get_choices(struct device *dev, struct choices *out)

@@ -35,6 +35,7 @@ struct device {
     const struct ops *ops;
     void *state;
     pthread_mutex_t *lock; /* one thread at a time may call the operations; NULL: any number may */
+    int autotune;          /* enum alibi_autotune, of training steps */
 };
 
 /* How much work at a time keeps a device busy. */
@@ -91,6 +92,7 @@ struct workspace_args {
     int64_t largest;   /* elements of the largest weight matrix */
     int64_t distances; /* T of the longest table of biases; 0: there is none */
     bool training;
+    bool wide; /* products have the fastest of all algorithms, TUNING_WIDE */
 };
 typedef size_t workspace_fn(struct device *dev, const struct workspace_args *a);
 
@@ -809,7 +811,6 @@ struct alibi_device {
     struct device device;
     enum dtype type;
     bool gpu;
-    int autotune; /* enum alibi_autotune, of training steps */
     char name[ALIBI_DEVICE_NAME_MAX];
     void (*close)(struct device *device);
     pthread_mutex_t lock; /* device.lock, on a GPU */
@@ -839,6 +840,7 @@ void device_reset_peak(struct device *dev);
 /* The algorithms of matrix products, under the lock. A device that has one for each has no
  * choices. */
 void device_tune(struct device *dev, enum tuning how);
+bool device_tunes_widely(const struct device *dev); /* it has choices, and --autotune wide */
 void device_get_choices(struct device *dev, struct choices *out);
 alibi_status device_set_choices(struct device *dev, const struct choices *given);
 

@@ -44,7 +44,9 @@ static alibi_status measure(const struct trial *t, int64_t B, int64_t L, struct 
     struct model_bytes bytes;
     const struct pass_settings settings = { .skip = t->training->skip,
                                             .recompute = t->training->recompute };
-    struct workspace_args args = { .B = B, .L = L, .training = true };
+    struct workspace_args args = {
+        .B = B, .L = L, .training = true, .wide = device_tunes_widely(t->device)
+    };
     struct alibi_plan made = { .batch = B, .length = L };
     size_t shard; /* of a flat buffer, about */
 

@@ -155,6 +155,11 @@ static void workspace_grows_with_the_tokens_and_says_when_they_are_too_many(void
     assert_true(workspace(2, 1024, 0, true) >= one + 4 * 1024 * 16 * 64);      /* dQ in fp32 */
     assert_true(workspace(1, 1024, weight, true) >= one + 4 * (size_t)weight); /* autotuning */
     assert_true(workspace(1, 1024, 0, false) < one);
+    assert_true(gpu.ops->workspace(
+                    &gpu,
+                    &(struct workspace_args){
+                        .B = 1, .L = 1024, .H = 16, .D = 64, .training = true, .wide = true }) ==
+                one + (192 << 20));
     assert_true(
         gpu.ops->workspace(
             &gpu,

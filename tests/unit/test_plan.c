@@ -39,10 +39,20 @@ static void offer(struct device *dev, struct device_memory *memory)
     *memory = (struct device_memory){ .total = offered, .free = offered };
 }
 
+enum { WIDE = 1000 }; /* bytes that other algorithms take */
+
 static size_t workspace(struct device *dev, const struct workspace_args *a)
 {
     (void)dev;
-    return a->training ? (size_t)(a->B * a->L * a->H * a->D + a->largest + a->distances) : 0;
+    return a->training ? (size_t)(a->B * a->L * a->H * a->D + a->largest + a->distances +
+                                  (a->wide ? WIDE : 0))
+                       : 0;
+}
+
+static void tune(struct device *dev, enum tuning how)
+{
+    (void)dev;
+    (void)how;
 }
 
 static struct device counting_device(void)
@@ -176,6 +186,25 @@ static void total_at(struct alibi_config c, struct alibi_training t, int64_t bat
     t.train_length = length;
     assert_ok(plan_training(&plan, &c, &t, &device, DTYPE_F32, true));
     *total = plan.total;
+}
+
+static void other_algorithms_take_memory_where_they_are_asked_for(void **state)
+{
+    struct alibi_config c = config_of("alibi");
+    struct alibi_training t = tiny_training(10, 10);
+    struct device device = counting_device();
+    struct alibi_plan plain, wide;
+
+    (void)state;
+    counting.workspace = workspace;
+    assert_ok(plan_training(&plain, &c, &t, &device, DTYPE_F32, false));
+    device.autotune = ALIBI_AUTOTUNE_WIDE;
+    assert_ok(plan_training(&wide, &c, &t, &device, DTYPE_F32, false));
+    assert_int_equal(wide.workspace, plain.workspace); /* a device without a choice */
+    counting.tune = tune;
+    assert_ok(plan_training(&wide, &c, &t, &device, DTYPE_F32, false));
+    assert_int_equal(wide.workspace, plain.workspace + WIDE);
+    assert_int_equal(wide.total, plain.total + WIDE);
 }
 
 static struct alibi_plan plan_within(struct alibi_config c, struct alibi_training t, size_t bytes)
@@ -350,6 +379,7 @@ int main(void)
         cmocka_unit_test(the_plan_is_what_training_then_allocates),
         cmocka_unit_test(computing_more_again_keeps_less),
         cmocka_unit_test(what_attention_uses_takes_memory_only_where_it_may_leave_something_out),
+        cmocka_unit_test(other_algorithms_take_memory_where_they_are_asked_for),
         cmocka_unit_test(the_largest_batch_and_the_longest_input_are_the_last_that_fit),
         cmocka_unit_test(positions_that_end_bound_the_longest_input),
         cmocka_unit_test(what_does_not_fit_is_refused_and_told_what_would),

@@ -940,7 +940,7 @@ static void a_run_that_chose_its_algorithms_resumes_to_the_same_bytes(void **sta
         assert_non_null(strstr(p->listener.log, "chose the fastest algorithms of "));
         p->device = choosing_device(2); /* what is the fastest now does not matter */
         if (k % 2 == 0)
-            p->device->autotune = ALIBI_AUTOTUNE_SAME_BITS; /* nor what is asked for */
+            p->device->device.autotune = ALIBI_AUTOTUNE_SAME_BITS; /* nor what is asked for */
         listen_to(&p->listener, 0);
         assert_ok(train(p, &t, name, true));
         assert_null(strstr(p->listener.log, "algorithms"));
@@ -973,7 +973,7 @@ static void algorithms_change_bits_unless_the_same_bits_are_asked_for(void **sta
     }
     assert_false(same_weights(p, "cpu", "one"));
     assert_false(same_weights(p, "one", "two"));
-    p->device->autotune = ALIBI_AUTOTUNE_SAME_BITS;
+    p->device->device.autotune = ALIBI_AUTOTUNE_SAME_BITS;
     assert_ok(train(p, &t, "same-bits", false));
     assert_same_run(in_place(p, "cpu"), in_place(p, "same-bits"), 3);
 }

@@ -59,13 +59,8 @@ template <int D> struct config {
 // The tables of all heads, biases / scale, padded as in struct bias_table. They may be of any
 // length.
 struct padded_table {
-    float *entries; // [H, length]
+    float *entries; // [H, length], a row at distance 0 from TABLE_AROUND on
     int64_t length;
-
-    __device__ __forceinline__ const float *row(int h) const // at distance 0
-    {
-        return entries + h * length + TABLE_AROUND;
-    }
 };
 
 struct pad_table {
@@ -707,7 +702,8 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
     for (int index = blockIdx.x, next; index < p.items; index = next) {
         item<D, MASK> w(p, index);
         float step = p.s.kind == BIAS_LINEAR ? p.s.slope(w.b, w.h) / p.s.scale : 0.0f;
-        const float *table = START == FROM_TABLE ? p.table.row(w.h) : NULL;
+        const float *table =
+            START == FROM_TABLE ? p.table.entries + w.h * p.table.length + TABLE_AROUND : NULL;
         int n = w.next(w.last_block);
         bool any = false; // O holds something
         bool last = true; // P V of the last block is left for the tail

@@ -52,12 +52,13 @@ enum scratch_place {
 enum { SCRATCH_GRAIN = 1 << 20 }; /* a place's size is a multiple of it */
 
 enum {
-    PART_EVENTS = 4096,        /* of parts.c, until they are added up */
-    BLAS_WORKSPACE = 64 << 20, /* bytes; larger than the L2 cache, see linear.cu */
-    STAGING_BYTES = 16 << 20,  /* page-locked host memory */
-    PLAN_BUCKETS = 256,        /* of the hash table of linear.cu */
-    DECODE_ROWS = 32,          /* of every product in decoding */
-    REPLAYS = 8,               /* pieces of work that replay.c keeps */
+    PART_EVENTS = 4096,         /* of parts.c, until they are added up */
+    BLAS_WORKSPACE = 64 << 20,  /* bytes; larger than the L2 cache, see linear.cu */
+    WIDE_WORKSPACE = 256 << 20, /* the same with TUNING_WIDE */
+    STAGING_BYTES = 16 << 20,   /* page-locked host memory */
+    PLAN_BUCKETS = 256,         /* of the hash table of linear.cu */
+    DECODE_ROWS = 32,           /* of every product in decoding */
+    REPLAYS = 8,                /* pieces of work that replay.c keeps */
 };
 
 /* The autotuner of linear.cu tries a product's algorithms when the product has run `after` times,

@@ -55,8 +55,7 @@ enum {
     TIMED_RUNS = 4,  // of each; the fastest counts
     PLAN_FORMAT = 1, // of struct plan_key and of what is tried, in the choices that are stored
 };
-static const size_t WIDE_WORKSPACE = (size_t)256 << 20; // bytes, with TUNING_WIDE
-static const float TOO_SLOW = 1.2f;                     // times the fastest: it is tried no more
+static const float TOO_SLOW = 1.2f; // times the fastest: it is tried no more
 
 // What a plan depends on. Every byte is set, so keys are compared as bytes.
 struct plan_key {

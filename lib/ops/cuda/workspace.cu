@@ -38,7 +38,7 @@ extern "C" size_t cuda_workspace(struct device *dev, const struct workspace_args
     struct context *c = cuda_of(dev);
     const int64_t B = a->B, L = a->L, H = a->H, D = a->D, tiles = attention_tiles(L);
     const size_t rows = bytes_of(B, L), width = bytes_of(H, D);
-    size_t bytes[SCRATCH_PLACES] = {}, total = BLAS_WORKSPACE + CODE;
+    size_t bytes[SCRATCH_PLACES] = {}, total = CODE + (a->wide ? WIDE_WORKSPACE : BLAS_WORKSPACE);
 
     if (rows > INT32_MAX || width > INT32_MAX)
         return SIZE_MAX;
