@@ -50,11 +50,12 @@ static alibi_status make_plans(struct job *job, struct alibi_plan plans[LEVELS])
         job->model.vocab = BYTES_VOCAB;
     for (int level = 0; level < LEVELS && status == ALIBI_OK; level++) {
         training.recompute = level;
-        status = job->gpu_memory > 0
-                     ? alibi_plan_gpu(&job->model, &training, job->gpus,
-                                      (size_t)(job->gpu_memory * GIB), &plans[level])
-                     : alibi_plan_training(job->device, &job->model, &training, job->gpus,
-                                           &plans[level]);
+        status =
+            job->gpu_memory > 0
+                ? alibi_plan_gpu(&job->model, &training, job->gpus, (size_t)(job->gpu_memory * GIB),
+                                 (enum alibi_autotune)job->compute.autotune, &plans[level])
+                : alibi_plan_training(job->device, &job->model, &training, job->gpus,
+                                      &plans[level]);
     }
     job->model.train_length = training.train_length;
     return status == ALIBI_OK ? alibi_config_resolve(&job->model) : status;

@@ -672,7 +672,8 @@ ALIBI_API alibi_status alibi_plan_training(alibi_device *device, const struct al
  * bf16. The workspace is an estimate. */
 ALIBI_API alibi_status alibi_plan_gpu(const struct alibi_config *config,
                                       const struct alibi_training *training, int64_t ranks,
-                                      size_t free_bytes, struct alibi_plan *plan);
+                                      size_t free_bytes, enum alibi_autotune autotune,
+                                      struct alibi_plan *plan);
 
 /* What a step of several ranks takes, each on a device of its own. */
 struct alibi_cluster_plan {

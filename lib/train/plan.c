@@ -181,29 +181,32 @@ static void imagined_memory(struct device *dev, struct device_memory *memory)
 
 /* Approximates lib/ops/cuda/workspace.cu: per query and head a row of gradients in fp32, a table of
  * biases per 128 keys, two if it is long, and some numbers; per token its place in a sort and a
- * sixteenth of a row; the autotuner's copy of the largest gradient; and what does not grow. */
+ * sixteenth of a row; the autotuner's copy of the largest gradient; what does not grow; and what
+ * cuBLASLt may use besides with --autotune wide. */
 static size_t imagined_workspace(struct device *dev, const struct workspace_args *a)
 {
-    enum { FIXED = 192 << 20, PER_QUERY = 64, PER_TOKEN = 64, LONG_TABLE = 1024 };
+    enum { FIXED = 192 << 20, WIDE = 192 << 20 };
+    enum { PER_QUERY = 64, PER_TOKEN = 64, LONG_TABLE = 1024 };
     int64_t of_table = a->distances > LONG_TABLE ? a->distances / 16 : 0;
     int64_t width = a->D <= 64 ? 64 : a->D <= 128 ? 128 : a->D, per_token = PER_TOKEN;
-    size_t bytes, largest;
+    size_t bytes, largest, fixed = FIXED;
 
-    (void)dev;
     if (a->training)
         per_token += a->H * (4 * width + PER_QUERY + of_table) + a->H * a->D / 4;
     if (!size_product(&bytes, (int64_t[]){ a->B, a->L, per_token }, 3) ||
         !size_product(&largest, (int64_t[]){ a->largest, a->training ? 4 : 0 }, 2))
         return SIZE_MAX;
-    return add(add(bytes, largest), FIXED);
+    if (dev->autotune == ALIBI_AUTOTUNE_WIDE)
+        fixed += WIDE;
+    return add(add(bytes, largest), fixed);
 }
 
 alibi_status alibi_plan_gpu(const struct alibi_config *config,
                             const struct alibi_training *training, int64_t ranks, size_t free_bytes,
-                            struct alibi_plan *plan)
+                            enum alibi_autotune autotune, struct alibi_plan *plan)
 {
     struct ops ops = ops_ref; /* never called: planning touches no tensor */
-    struct device gpu = { .ops = &ops, .state = &free_bytes };
+    struct device gpu = { .ops = &ops, .state = &free_bytes, .autotune = autotune };
 
     ops.traits.logits = 1 << 29; /* as lib/ops/cuda/device.c has them */
     ops.traits.row_multiple = 128;

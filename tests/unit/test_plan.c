@@ -310,24 +310,27 @@ static void a_gpu_that_is_not_here_can_be_planned_for(void **state)
     struct alibi_config c = config_of("alibi");
     struct alibi_training t = tiny_training(10, 10);
     const size_t room = (size_t)4 << 30;
-    struct alibi_plan plan, cpu;
+    const enum alibi_autotune same = ALIBI_AUTOTUNE_SAME_BITS;
+    struct alibi_plan plan, wide, cpu;
 
     (void)state;
     t.train_length = 512; /* long enough that sizes are those of numbers, not of alignment */
     assert_ok(alibi_plan_training(test_device(), &c, &t, 1, &cpu));
-    assert_ok(alibi_plan_gpu(&c, &t, 1, room, &plan));
+    assert_ok(alibi_plan_gpu(&c, &t, 1, room, same, &plan));
     assert_true(plan.fits && plan.available == room && plan.workspace > 0 && plan.total <= room);
+    assert_ok(alibi_plan_gpu(&c, &t, 1, room, ALIBI_AUTOTUNE_WIDE, &wide));
+    assert_true(wide.workspace == plan.workspace + (192 << 20));
     assert_true(plan.gradients == cpu.gradients &&
                 plan.optimizer == cpu.optimizer); /* fp32 there as well */
     assert_true(plan.weights > cpu.weights &&
                 plan.activations < cpu.activations); /* copies in bf16; half the size */
     t.batch = plan.largest_batch;
-    assert_ok(alibi_plan_gpu(&c, &t, 1, room, &plan));
+    assert_ok(alibi_plan_gpu(&c, &t, 1, room, same, &plan));
     assert_true(plan.fits);
     t.batch++;
-    assert_ok(alibi_plan_gpu(&c, &t, 1, room, &plan));
+    assert_ok(alibi_plan_gpu(&c, &t, 1, room, same, &plan));
     assert_true(!plan.fits || t.batch > 65536);
-    assert_ok(alibi_plan_gpu(&c, &t, 1, 1, &plan));
+    assert_ok(alibi_plan_gpu(&c, &t, 1, 1, same, &plan));
     assert_true(!plan.fits && plan.largest_batch == 0);
 }
 
