@@ -5,6 +5,8 @@
 #include <stdint.h>
 
 #include <setjmp.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 extern "C" {
 #include <cmocka.h>
@@ -217,6 +219,60 @@ void divergent_barriers()
         __shfl_sync(0xffffffffu, threadIdx.x == 32 ? (__syncthreads(), 1) : 0, 0);
 }
 
+// The device stays unusable after a kernel has failed, so such a kernel runs in a process of its
+// own.
+template <class... Parameters, class... Arguments>
+bool fails(void (*kernel)(Parameters...), Arguments... arguments)
+{
+    const pid_t child = fork();
+    int status = 0;
+
+    assert_true(child >= 0);
+    if (child == 0)
+        _exit(start_kernel(kernel, 1, 32, 1024, NULL, arguments...) == cudaErrorLaunchFailure);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status) == 1;
+}
+
+// One thread copies two rows of a view of numbers to `at` in shared memory, and 32 bytes from there
+// to `to`.
+void copy_rows(const CUtensorMap *map, int at, int d, char *to)
+{
+    char *shared = dynamic_shared<char>();
+    mbarrier *full = (mbarrier *)shared;
+
+    if (threadIdx.x > 0)
+        return;
+    mbarrier_init(full, 1);
+    mbarrier_arrive_expect_tx(full, 256);
+    tma_load(shared + at, map, full, d, 0, 0, 0);
+    mbarrier_wait(full, 0);
+    tma_store((float *)to, (const float *)(shared + at), 32);
+    tma_store_commit();
+    tma_store_wait();
+}
+
+void copies_of_tma_must_be_aligned(void **)
+{
+    static uint16_t from[2][64];
+    alignas(16) char to[64];
+    const cuuint64_t sizes[] = { 64, 1, 2, 1 }, strides[] = { 128, 128, 128 };
+    const cuuint32_t box[] = { 64, 1, 2, 1 };
+    CUtensorMap map;
+
+    assert_int_equal(
+        encode_tensor_map(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, from, sizes, strides, box,
+                          NULL, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                          CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+        CUDA_SUCCESS);
+    assert_false(fails(copy_rows, &map, 128, 0, to));
+    assert_false(fails(copy_rows, &map, 128, -8, to + 16));
+    assert_true(fails(copy_rows, &map, 192, 0, to));
+    assert_true(fails(copy_rows, &map, 128, 4, to));
+    assert_true(fails(copy_rows, &map, 128, 0, to + 8));
+}
+
 // The last test: the device stays unusable.
 void threads_that_wait_for_each_other_fail(void **)
 {
@@ -236,6 +292,7 @@ int main()
         cmocka_unit_test(products_and_loads_must_be_waited_for),
         cmocka_unit_test(impossible_launches_fail),
         cmocka_unit_test(a_chained_kernel_fails_unless_every_thread_waits),
+        cmocka_unit_test(copies_of_tma_must_be_aligned),
         cmocka_unit_test(threads_that_wait_for_each_other_fail),
     };
 

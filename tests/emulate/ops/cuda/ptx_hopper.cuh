@@ -241,6 +241,14 @@ inline void mbarrier_wait(mbarrier *b, uint32_t parity)
 
 // ---- TMA
 
+// A GPU stops with an illegal instruction unless this holds.
+inline void check_box(uint32_t panel, int d)
+{
+    if (panel % 128 != 0 || d % 8 != 0)
+        emulate::break_device("a box of TMA is not aligned: in shared memory to 128 bytes, in the "
+                              "view to 16");
+}
+
 // A row of the box at a time. Outside of the view there are zeros.
 inline void load_box(uint32_t panel, const CUtensorMap &map, mbarrier *full, const int (&first)[4])
 {
@@ -271,6 +279,7 @@ inline void tma_load(void *panel, const CUtensorMap *map, mbarrier *full, int d,
     const uint32_t bytes = map->box[0] * map->box[2] * (uint32_t)sizeof(uint16_t);
     auto load = [=] { load_box(shared_address(panel), copy, full, { d, h, l, batch }); };
 
+    check_box(shared_address(panel), d);
     emulate::shared_at(shared_address(panel), bytes);
     if (emulate::copies_are_late())
         emulate::start_load(load);
@@ -287,6 +296,8 @@ inline void start_store(float *to, const float *from, uint32_t bytes, bool adds)
     };
     auto read = [=] { return std::vector<float>(from, from + bytes / sizeof *from); };
 
+    if ((uintptr_t)to % 16 != 0 || shared_address(from) % 16 != 0 || bytes % 16 != 0)
+        emulate::break_device("a run of TMA is not aligned to 16 bytes");
     emulate::shared_at(shared_address(from), bytes);
     if (!emulate::copies_are_late())
         written(read());
