@@ -8,9 +8,10 @@ static const struct position_method *const methods[] = {
     &position_alibi, &position_kerple,  &position_bam,        &position_fox,
 };
 
-static const struct position_preset *const presets[] = { &position_hybrid, &position_alibi_free,
-                                                         &position_drope,
-                                                         &position_scale_invariant };
+static const struct position_preset *const presets[] = {
+    &position_reach, &position_hybrid,          &position_alibi_free,
+    &position_drope, &position_scale_invariant,
+};
 
 enum { METHODS = sizeof methods / sizeof *methods, PRESETS = sizeof presets / sizeof *presets };
 

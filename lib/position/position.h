@@ -97,8 +97,8 @@ struct position_preset {
     const char *name, *summary, *pattern;
 };
 
-extern const struct position_preset position_hybrid, position_alibi_free, position_drope,
-    position_scale_invariant;
+extern const struct position_preset position_reach, position_hybrid, position_alibi_free,
+    position_drope, position_scale_invariant;
 
 const struct position_preset *preset_at(int index);          /* NULL past the end */
 const struct position_preset *preset_find(const char *name); /* NULL: none */

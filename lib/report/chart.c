@@ -361,8 +361,7 @@ struct label_text label_text(const struct chart *chart, const struct label *labe
  * The colours were chosen for distance in CIE Lab under normal sight and under simulated
  * deuteranopia and protanopia (the first five at least 20 apart, all at least 13). They differ in
  * lightness, so that they also hold in grey print. Colour is never the only sign: every series has
- * a marker, a letter and a label. The first seven belong to the position methods of
- * looks_assign(). */
+ * a marker, a letter and a label. They belong to the position methods of looks_assign(). */
 
 static const struct look looks[LOOKS] = {
     { "#1d5fd6", "#7fb0ff", 33, "M-4,0A4,4 0 1 1 4,0A4,4 0 1 1 -4,0Z" }, /* blue, disc */
@@ -391,24 +390,24 @@ const char *dash_of(int look)
 
 void looks_assign(int *of, const char (*names)[ALIBI_NAME_MAX], int count)
 {
-    static const char *const owners[LOOKS - 1] = { "alibi", "sinusoidal", "rotary", "t5",
-                                                   "none",  "learned",    "hybrid" };
+    static const char *const owners[LOOKS] = { "alibi", "sinusoidal", "rotary", "t5",
+                                               "none",  "learned",    "hybrid", "reach" };
     static const int spare[LOOKS] = { 7, 5, 6, 3, 4, 2, 1, 0 };
     int used[LOOKS] = { 0 }, others = 0;
 
     for (int i = 0; i < count; i++) {
         size_t length = strcspn(names[i], "-:");
 
-        of[i] = LOOKS - 1;
-        for (int look = 0; look < LOOKS - 1; look++)
+        of[i] = -1;
+        for (int look = 0; look < LOOKS; look++)
             if (strlen(owners[look]) == length && strncmp(names[i], owners[look], length) == 0)
                 of[i] = look;
-        if (of[i] < LOOKS - 1)
+        if (of[i] >= 0)
             of[i] += LOOKS * used[of[i]]++;
     }
     /* Looks whose owners are not there first; then all again, dashed. */
     for (int i = 0; i < count; i++) {
-        if (of[i] % LOOKS != LOOKS - 1)
+        if (of[i] >= 0)
             continue;
         while (others < LOOKS && used[spare[others]] > 0)
             others++;

@@ -358,25 +358,31 @@ static void finish_targets(struct curves *c, const struct report_targets *t)
     mark_near(c, t->near);
 }
 
-/* A model that breaks may lose a hundred times what others gain. So the scale is that of losses up
- * to L and of the lowest beyond, and as much again above them; curves beyond are clipped. */
+/* A model that breaks may lose a hundred times what others gain, and one whose position is changed
+ * for the test may break at L already. So the scale is that of the lowest losses, and of those up
+ * to L of models that are there within NEAR_BEST nats of the best, and a quarter again above them;
+ * curves beyond are clipped. */
 static void scale_losses(struct curves *c, const struct report_targets *t,
                          enum alibi_target_kind kind)
 {
-    double least = INFINITY, most = -INFINITY, near = -INFINITY, room;
+    static const double NEAR_BEST = 0.2;
+    double best = INFINITY, least = INFINITY, most = -INFINITY, near = -INFINITY, room;
 
     for (int m = 0; m < t->models; m++)
+        if (t->model[m].kind[kind].tokens > 0)
+            best = fmin(best, t->model[m].low[kind][t->model[m].home]);
+    for (int m = 0; m < t->models; m++)
         for (int i = 0; i < t->contexts && t->model[m].kind[kind].tokens > 0; i++) {
-            double low = t->model[m].low[kind][i], high = t->model[m].high[kind][i];
+            const struct report_targets_model *x = &t->model[m];
 
-            least = fmin(least, low);
-            most = fmax(most, high);
-            if (i <= t->model[m].home)
-                near = fmax(near, high);
+            least = fmin(least, x->low[kind][i]);
+            most = fmax(most, x->high[kind][i]);
+            if (i <= x->home && x->low[kind][x->home] <= best + NEAR_BEST)
+                near = fmax(near, x->high[kind][i]);
         }
     room = fmax(near - least, 0.05);
     c->chart.y_from = least - 0.05 * room;
-    c->chart.y_to = fmin(most, near + room);
+    c->chart.y_to = fmin(most, near + room / 4);
     c->chart.y_to = fmax(c->chart.y_to, least + room);
 }
 

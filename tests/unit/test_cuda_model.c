@@ -25,6 +25,7 @@ static const char *position_number(int i)
                                             "rotary:share=0.5:tau=10,rotary:tau=5:window=9:sinks=3",
                                             "rotary:window=9:sinks=3,alibi:window=20:sinks=4:logn",
                                             "alibi:free=0.5:logn,rotary:share=0.5",
+                                            "rotary:window=9,alibi:free=0.5:logn",
                                             "rotary:window=9,fox:free=0.5:logn" };
     int methods = 0;
 

@@ -290,6 +290,16 @@ static void targets_show_losses_and_what_far_text_is_worth(void **state)
     assert_contains(page.data, "<td>64</td><td>3.0100<small>±0.1000</small></td>"
                                "<td>-0.0100<small>±0.0030</small></td><td>–</td><td>–</td>");
     text_free(&page);
+    for (int i = 0; i < 5; i++) { /* a model that breaks at L already does not set the scale */
+        s->target[1].low[ALIBI_ALL_TARGETS][i] += 5;
+        s->target[1].high[ALIBI_ALL_TARGETS][i] += 5;
+        s->target[1].kind[ALIBI_ALL_TARGETS].at[i].nll.value += 5;
+    }
+    page = page_of(s);
+    figure = strstr(page.data, "id=\"fig-targets-0-0-title\">Loss against context</title>");
+    assert_non_null(figure);
+    assert_contains(figure, ">sinusoidal ↑ 9.5");
+    text_free(&page);
     s->targets.models = 0; /* none has a value yet */
     page = page_of(s);
     assert_lacks(page.data, "growing context</h2>");

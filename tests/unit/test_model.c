@@ -39,6 +39,7 @@ static struct alibi_config trained_slopes(void)
 /* Layers of different methods and windows. */
 static const char *const patterns[] = {
     "rotary:window=3,none:logn",
+    "rotary:window=3,alibi:logn:free=0.5",
     "none:logn:window=4,rotary:logn",
     "alibi:train-slopes:logn,t5:logn",
     "t5:window=70,alibi:train-slopes:window=5",

@@ -601,6 +601,8 @@ static void a_pattern_has_one_name(void **state)
     assert_name("hybrid:window=64:logn=true", "hybrid");
     assert_name("hybrid:base=500:window=32", "hybrid:window=32:base=500");
     assert_name("hybrid:logn=false", "hybrid:logn=false");
+    assert_name("reach:free=0.5:window=64", "reach");
+    assert_name("reach:free=0.25:base=500:bias-max=12", "reach:base=500:bias-max=12:free=0.25");
     assert_name("alibi-free:free=0.5", "alibi-free");
     assert_name("alibi-free:free=0.25:bias-max=4", "alibi-free:bias-max=4:free=0.25");
     assert_name("hybrid:temperature=0.25", "hybrid:temperature=0.25");

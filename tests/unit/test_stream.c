@@ -87,6 +87,7 @@ static void stream_equals_a_window_as_long_as_the_text(void **state)
                                            "rotary",
                                            "t5",
                                            "rotary:window=40,none",
+                                           "rotary:window=40,alibi:logn:free=0.5",
                                            "t5:window=100,alibi",
                                            "rotary:window=40:sinks=4,alibi:window=70:sinks=1",
                                            "scale-invariant",

@@ -1,0 +1,18 @@
+/* reach.c - hybrid, with heads in the global layer that prefer what is near
+ *
+ *   3 layers   rotary, a query sees the last 64 keys
+ *   1 layer    it sees all keys. Half of its heads are alibi's,   score(i, j) += -m_h (i - j);
+ *              half have no positions, and   q_i <- s_h ln(n_i) q_i,   n_i the keys that they see
+ *
+ * A head without positions cannot tell the last page from the first. What it finds by content it
+ * finds at any distance; but what it averages, such as the topic, is of the whole text, and the
+ * older that is on average, the less it helps: past a few training lengths the loss of hybrid rises
+ * again. Here heads with slopes keep the recent text, as in training, and free heads search all. */
+#include "position/position.h"
+
+const struct position_preset position_reach = {
+    .name = "reach",
+    .summary = "three local layers with rotary, then one over all keys: half of its heads alibi, "
+               "half without positions",
+    .pattern = "3*rotary:window=64,alibi:logn:free=0.5",
+};
