@@ -6,7 +6,7 @@
 #   columns   sources, scripts and prose have at most 100 columns
 #   rooms     a room of lib/ includes only the rooms that docs/architecture.md allows it
 #   public    the program and the examples include alibi.h and nothing of lib/
-#   links     files that documents link to or name exist, and so do the headings
+#   links     documents have a title; files that they link to or name exist, and so do headings
 #   words     comments and documents avoid the words that style rejects
 #
 # Usage: check_layout.sh [RULE...], all rules by default. Exits 1 if one is broken.
@@ -127,6 +127,7 @@ anchors_of() {
 check_links() {
     local file target page
     files '*.md' | while read -r file; do
+        grep -q '^# ' "$file" || echo "$file: has no title"
         grep -oE '\]\([^)#:]+[)#]' "$file" | sed -E 's/^..//; s/.$//' | while read -r target; do
             [ -e "$(dirname "$file")/$target" ] || echo "$file: '$target' does not exist"
         done
