@@ -25,7 +25,7 @@ build: packages
 # By default compare tests more tokens: smaller errors, and the same picture.
 demo: program
 	$(ALIBI) compare --seed $(SEED) --eval-tokens 12k --sliding-tokens 12k --out runs/demo-$(SEED)
-	$(ALIBI) reproduce demo-reach --tier cpu --out runs/demo-reach
+	$(ALIBI) reproduce demo-chain --tier cpu --out runs/demo-chain
 
 # The fast tests: under five minutes on two cores, with the build.
 test: build
