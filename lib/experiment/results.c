@@ -151,22 +151,42 @@ static void write_model(struct json_writer *w, const alibi_experiment *e, int mo
     json_write_end(w);
 }
 
-static void count_done(const alibi_experiment *e, int *models, int *done)
+/* Each seed of a model counts. */
+struct progress {
+    int trainings, trained; /* without models that have the weights of another */
+    int models, done;       /* with them; trained and tested */
+};
+
+/* Whether some evaluation needs a training of the model: evaluations of speed need none. */
+static bool is_tested(const alibi_experiment *e, int model)
 {
-    *models = *done = 0;
+    for (int v = 0; v < e->evaluations; v++)
+        if (e->evaluation[v].has[model] && e->evaluation[v].kind != KIND_SPEED)
+            return true;
+    return false;
+}
+
+static struct progress progress_of(const alibi_experiment *e)
+{
+    struct progress p = { 0 };
+
     for (int m = 0; m < e->models; m++)
         for (int k = 0; k < e->model[m].seeds.count; k++) {
-            ++*models;
-            *done += model_is_complete(e, m, k);
+            bool own = e->model[m].of < 0 && is_tested(e, m);
+
+            p.trainings += own;
+            p.trained += own && e->model[m].seed[k].cost.version[0] != '\0';
+            p.models++;
+            p.done += model_is_complete(e, m, k);
         }
+    return p;
 }
 
 static alibi_status format_json(struct text *out, const alibi_experiment *e)
 {
     struct json_writer w = json_writer(out);
-    int models, done;
+    struct progress p = progress_of(e);
 
-    count_done(e, &models, &done);
     json_write_object(&w, NULL);
     json_write_int(&w, "experiment", EXPERIMENT_VERSION);
     json_write_string(&w, "name", e->name);
@@ -174,8 +194,10 @@ static alibi_status format_json(struct text *out, const alibi_experiment *e)
     json_write_string(&w, "about", e->about);
     json_write_string(&w, "tier", e->tier);
     json_write_string(&w, "version", alibi_version());
-    json_write_int(&w, "trainings", models);
-    json_write_int(&w, "done", done);
+    json_write_int(&w, "trainings", p.trainings);
+    json_write_int(&w, "trained", p.trained);
+    json_write_int(&w, "seeds", p.models);
+    json_write_int(&w, "done", p.done);
     json_write_array(&w, "claims");
     for (int i = 0; i < e->claims; i++)
         write_claim(&w, e, i);
@@ -605,7 +627,7 @@ static alibi_status view_logs(struct report_training *t, const alibi_experiment 
             const struct trained *x = &e->model[m].seed[k];
             struct report_log *log = &t->log[t->logs];
 
-            if (x->train.count == 0)
+            if (x->train.count == 0 || e->model[m].of >= 0)
                 continue;
             log->method = m;
             log->step = e->model[m].training.steps;
@@ -644,17 +666,37 @@ static void view_derived(struct text *out, const alibi_experiment *e)
     }
 }
 
+/* Whether a model is neither trained, in any seed, nor part of what was measured of speed. */
+static bool is_absent(const alibi_experiment *e, int model)
+{
+    for (int k = 0; k < e->model[model].seeds.count; k++)
+        if (e->model[model].seed[k].cost.version[0] != '\0')
+            return false;
+    for (int v = 0; v < e->evaluations; v++)
+        for (int i = 0; e->evaluation[v].speed != NULL && i < e->evaluation[v].lengths.count; i++)
+            if (e->evaluation[v].speed[i * e->models + model].train_seconds > 0)
+                return false;
+    return true;
+}
+
 /* page: as report_experiment_html() needs it. */
 static alibi_status view_init(struct report_experiment *x, const alibi_experiment *e, bool page)
 {
+    struct progress p = progress_of(e);
+
     *x = (struct report_experiment){ .name = e->name,
                                      .title = e->title,
                                      .about = e->about,
                                      .tier = e->tier,
                                      .tier_about = e->tier_about };
-    count_done(e, &x->training.models, &x->training.done);
+    x->trainings = p.trainings;
+    x->trained = p.trained;
+    x->training.models = p.models;
+    x->training.done = p.done;
     for (int m = 0; m < e->models; m++) {
         x->model[m] = e->model[m].name;
+        x->absent[m] = is_absent(e, m);
+        x->untrained[m] = e->model[m].of >= 0;
         x->train_length[m] = e->model[m].training.train_length;
     }
     view_derived(&x->derived, e);

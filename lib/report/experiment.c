@@ -80,6 +80,14 @@ static void append_number(struct text *out, const struct report_number *n)
         text_append(out, " (paper: %s)", show_paper(n).text);
 }
 
+void append_unfinished(struct text *out, const struct report_experiment *x)
+{
+    text_append(out,
+                "Unfinished: %d of %d trainings are done, and %d of %d models have all their "
+                "results (each seed of a model counts).",
+                x->trained, x->trainings, x->training.done, x->training.models);
+}
+
 void append_asked(struct text *out, const struct report_comparison *c)
 {
     double percent = 100 * expm1(fabs(c->margin));
@@ -400,9 +408,10 @@ alibi_status report_experiment_text(struct text *out, const struct report_experi
     columns = columns < 40 ? 40 : columns > 140 ? 140 : columns;
     text_append(out, "%s%s%s%s\n", x->title, x->tier[0] ? " (tier " : "", x->tier,
                 x->tier[0] ? ")" : "");
-    if (x->training.done < x->training.models)
-        text_append(out, "Unfinished: %d of %d models are trained and tested.\n", x->training.done,
-                    x->training.models);
+    if (x->training.done < x->training.models) {
+        append_unfinished(out, x);
+        text_append(out, "\n");
+    }
     text_append(out, "\n");
     for (int i = 0; i < x->targets; i++)
         TRY_RETURN(verdict_text(out, x, &x->target[i], columns, colour));

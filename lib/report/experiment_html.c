@@ -61,7 +61,8 @@ static void append_side(struct text *out, const struct report_number *n)
                 escape(show_number_error(n).text).text);
 }
 
-/* Our numbers beside the paper's, of one comparison. */
+/* Our numbers beside the paper's, of one comparison; or where the claim is from, if the paper has
+ * nothing to compare with. */
 static void append_sides(struct text *out, const struct report_claim *c,
                          const struct report_comparison *of)
 {
@@ -78,7 +79,8 @@ static void append_sides(struct text *out, const struct report_claim *c,
     append_asked(out, of);
     text_append(out, "</small></dd></div>\n");
     if (c->claim.paper[0] || c->claim.where[0] || !isnan(of->left.paper)) {
-        text_append(out, "<div><dt>paper</dt><dd>");
+        text_append(out, "<div><dt>%s</dt><dd>",
+                    c->claim.paper[0] || !isnan(of->left.paper) ? "paper" : "from");
         if (!isnan(of->left.paper) && !isnan(of->right.paper)) {
             struct report_comparison paper = *of;
 
@@ -255,6 +257,8 @@ alibi_status report_experiment_html(struct text *out, const struct report_experi
 
     view_init(&v, x->section[0].result);
     v.sparse = true;
+    v.absent = x->absent;
+    v.untrained = x->untrained;
     snprintf(title, sizeof title, "alibi reproduce %s", escape(x->name).text);
     html_head(out, &v, title, x->training.refresh);
     text_append(out, "<header>\n<p class=\"kicker\">alibi reproduce %s", escape(x->name).text);
@@ -270,13 +274,13 @@ alibi_status report_experiment_html(struct text *out, const struct report_experi
     text_append(out, "<p>");
     append_escaped(out, x->about);
     text_append(out, "</p>\n");
-    if (x->training.done < x->training.models)
-        text_append(out,
-                    "<p class=\"state\" role=\"status\">Unfinished: %d of %d models are trained "
-                    "and tested.%s</p>\n",
-                    x->training.done, x->training.models,
+    if (x->training.done < x->training.models) {
+        text_append(out, "<p class=\"state\" role=\"status\">");
+        append_unfinished(out, x);
+        text_append(out, "%s</p>\n",
                     x->training.refresh > 0 ? " This page loads itself again as the run continues."
                                             : "");
+    }
     text_append(out, "</header>\n<main>\n");
     for (int i = 0; i < x->targets; i++)
         TRY_RETURN(verdict_html(out, &v, x, &x->target[i]));

@@ -100,6 +100,8 @@ void html_boxes(struct text *out, const struct view *v)
 {
     text_append(out, "<fieldset class=\"methods\">\n<legend>In the figures</legend>\n");
     for (int m = 0; m < v->methods; m++) {
+        if (v->absent && v->absent[m])
+            continue;
         text_append(out,
                     "<label style=\"color:var(--series-%d)\">"
                     "<input type=\"checkbox\" id=\"show-%d\" checked>",

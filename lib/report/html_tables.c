@@ -190,6 +190,8 @@ void html_cost_table(struct text *out, const struct view *v)
     for (int m = 0; m < v->methods; m++) {
         struct cost c = view_cost(v, m);
 
+        if ((v->sparse && v->result->method[m].seeds == 0) || (v->untrained && v->untrained[m]))
+            continue;
         html_begin_row(out, v, m, false);
         text_append(out, "<td>%s</td><td>%s</td></tr>\n", show_count(c.parameters).text,
                     show_bytes(c.peak_bytes).text);

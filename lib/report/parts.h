@@ -211,6 +211,9 @@ struct view {
     bool sparse;                  /* tables have no rows for methods without results */
     bool one_scale;            /* the charts with and without a sliding window share their y axis */
     const int64_t *trained_at; /* the training length of each method; NULL: train_length of all */
+    /* Methods without a box, of which nothing is known yet; and without costs of training, since
+     * they have the weights of another. NULL: none. */
+    const bool *absent, *untrained;
     int64_t train_length;
     int methods, lengths;
     int64_t length[ALIBI_LIST_MAX]; /* ascending, each once */
@@ -415,6 +418,7 @@ void cost_cells(struct shown cells[4], const struct report_cost *c);
 /* How far verdicts of few seeds go, in words: "in these seeds", "in this one seed"; "": none is of
  * few. */
 const char *verdict_scope(const struct report_comparison *c, int count);
+void append_unfinished(struct text *out, const struct report_experiment *x); /* how far it is */
 void append_asked(struct text *out, const struct report_comparison *c);      /* "lower by 5%" */
 void append_comparison(struct text *out, const struct report_comparison *c); /* one sentence */
 

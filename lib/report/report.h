@@ -274,7 +274,12 @@ struct report_experiment {
     const char *model[ALIBI_LIST_MAX]; /* the names of all */
     struct text derived; /* a line for each model that has the weights of another; may be empty */
     int64_t train_length[ALIBI_LIST_MAX]; /* of all */
-    struct report_training training;      /* logs only for the page; models are trainings */
+    bool absent[ALIBI_LIST_MAX];          /* neither trained nor measured yet */
+    bool untrained[ALIBI_LIST_MAX];       /* has the weights of another model */
+    int trainings, trained;
+    /* Logs only for the page. A seed of a model counts as one of its models, with those that have
+     * the weights of another. */
+    struct report_training training;
 };
 
 alibi_status report_experiment_text(struct text *out, const struct report_experiment *x,

@@ -650,6 +650,10 @@ holds "checkpoints went when all were tested" test ! -e derived/models/plain-see
 holds "YaRN changes the loss" test "$(nll yarn 2)" != "$(nll plain 2)"
 holds "a temperature does nothing at the training length" test "$(nll fitted 1)" = "$(nll plain 1)"
 has "its position" '"fitted": "rotary' derived/results.json
+has "one training is counted" '^  "trainings": 1,$' derived/results.json
+has "of three models" '^  "seeds": 3,$' derived/results.json
+has "only it has a curve of its training" \
+    'fig-train-desc.*plain: [0-9.]+ at 1, .*yarn: no values. fitted: no values' derived/report.html
 has "what it is, on the page" '^fitted: plain, with.* \(seed 1\)' derived/report.html
 has "the position it is tested with" '"position": "rotary:stretch=yarn:factor=4"' \
     derived/results.json

@@ -176,6 +176,15 @@ static struct text page_of(const struct sample *s)
     return out;
 }
 
+static int count_of(const char *text, const char *part)
+{
+    int count = 0;
+
+    for (text = strstr(text, part); text != NULL; text = strstr(text + 1, part))
+        count++;
+    return count;
+}
+
 /* The card of a claim has the comparison that decides, ours beside the paper's. */
 static void a_claim_shows_the_comparison_that_decides(void **state)
 {
@@ -201,16 +210,40 @@ static void a_claim_shows_the_comparison_that_decides(void **state)
     assert_contains(folded, "<td>&lt;alibi&gt; at 512</td><td>18.0<small>±0.2</small></td>");
     assert_contains(page.data, "It falls &amp; falls.</h3>");
     text_free(&page);
+    s->claim[0].claim.paper = ""; /* a claim of our own: no paper has a number for it */
+    s->claim[0].claim.where = "the goal";
+    s->comparison[1].left.paper = s->comparison[1].right.paper = NAN;
+    page = page_of(s);
+    assert_contains(page.data, "<dt>from</dt><dd> <small>the goal</small>");
+    assert_lacks(page.data, "<dt>paper</dt>");
+    text_free(&page);
     free_sample(s);
 }
 
-static int count_of(const char *text, const char *part)
+/* Of what is not there yet neither a box nor a row; of a model with the weights of another no row
+ * of what its training cost. */
+static void an_unfinished_page_shows_only_models_with_results(void **state)
 {
-    int count = 0;
+    struct sample *s = new_sample();
+    struct text page;
+    const char *costs;
 
-    for (text = strstr(text, part); text != NULL; text = strstr(text + 1, part))
-        count++;
-    return count;
+    (void)state;
+    s->x.trainings = METHODS - 1;
+    s->x.trained = METHODS - 2;
+    s->x.training.models = METHODS;
+    s->x.training.done = 1;
+    s->x.absent[0] = s->x.untrained[1] = true;
+    s->section.result->method[0].seeds = 0;
+    page = page_of(s);
+    assert_contains(page.data, "Unfinished: 2 of 3 trainings are done, and 1 of 4 models have all");
+    assert_lacks(page.data, "id=\"show-0\"");
+    assert_contains(page.data, "id=\"show-1\"");
+    costs = strstr(page.data, "<h2>What it costs</h2>");
+    assert_non_null(costs);
+    assert_int_equal(count_of(costs, "<tr><th scope=\"row\">"), METHODS - 2);
+    text_free(&page);
+    free_sample(s);
 }
 
 /* Lengths 128, 512 and 1024, of which `learned` has only the first. */
@@ -614,6 +647,7 @@ static void a_failure_leaks_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_unfinished_page_shows_only_models_with_results),
         cmocka_unit_test(targets_show_losses_and_what_far_text_is_worth),
         cmocka_unit_test(the_first_table_has_the_verdicts_and_their_rules),
         cmocka_unit_test(a_ceiling_is_dashed_and_shares_are_of_it),
