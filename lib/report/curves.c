@@ -98,6 +98,76 @@ static void scale_y(struct curves *c, struct range r)
     c->chart.y_most = r.most;
 }
 
+/* The bound of a point, or the point itself if it has no bounds. */
+static double bound_of(const struct curves *c, int series, int point, bool high)
+{
+    double bound = high ? c->high[series][point] : c->low[series][point];
+
+    return isfinite(bound) ? bound : c->y[series][point];
+}
+
+/* The last point of a series up to x, or its first. */
+static int last_up_to(const struct curves *c, int series, double x)
+{
+    int last = 0;
+
+    while (last + 1 < c->series[series].count && c->x[series][last + 1] <= x)
+        last++;
+    return last;
+}
+
+/* A model that breaks may lose a hundred times what others gain, and one whose position is changed
+ * for the test may break at L already. So the scale is that of the lowest losses, and of those up
+ * to L of models that are there within NEAR_BEST nats of the best, and a quarter again above them;
+ * curves beyond are clipped. home: the L of each series. ppl: the values are perplexities, up to
+ * twice the lowest is always shown, and the range is at least 10% on either side of its middle, so
+ * that noise is not drawn as a slope. */
+static void scale_losses(struct curves *c, const double *home, bool ppl)
+{
+    static const double NEAR_BEST = 0.2;
+    double span = ppl ? 2 * log(1.1) : 0.05, room = ppl ? log(2) : 0.05;
+    double best = INFINITY, least = INFINITY, most = -INFINITY, near = -INFINITY;
+
+    for (int pass = 0; pass < 2; pass++) /* the best is known after the first */
+        for (int m = 0; m < c->chart.count; m++) {
+            int last = last_up_to(c, m, home[m]);
+
+            for (int i = 0; i < c->series[m].count; i++) {
+                double low = bound_of(c, m, i, false), high = bound_of(c, m, i, true);
+                double at_home = bound_of(c, m, last, false);
+
+                low = ppl ? log(low) : low;
+                high = ppl ? log(high) : high;
+                at_home = ppl ? log(at_home) : at_home;
+                if (i == last)
+                    best = fmin(best, low);
+                least = fmin(least, low);
+                most = fmax(most, high);
+                if (pass == 1 && i <= last && at_home <= best + NEAR_BEST)
+                    near = fmax(near, high);
+            }
+        }
+    if (!isfinite(near) || !isfinite(least))
+        return;
+    room = fmax(near - least, room);
+    most = fmin(fmax(near + room / 4, least + room), fmax(most, least + span));
+    least -= 0.05 * fmax(near - least, span);
+    c->chart.y_from = ppl ? exp(least) : least;
+    c->chart.y_to = ppl ? exp(most) : most;
+}
+
+/* The same in an experiment, whose models are tested in more ways and break more often than those
+ * of a comparison. */
+static void scale_tested(struct curves *c, const struct view *v, bool ppl)
+{
+    double home[SERIES_MAX];
+
+    for (int m = 0; m < v->methods; m++)
+        home[m] = (double)v->trained_at[m];
+    scale_losses(c, home, ppl);
+    c->chart.log_y = c->chart.y_to > 3 * c->chart.y_from;
+}
+
 static void extend_ppl(struct range *r, const struct view *v, int method, int64_t length)
 {
     struct alibi_eval_result e = view_mean(v, method, length);
@@ -141,7 +211,10 @@ alibi_status curves_by_length(struct curves **out, const struct view *v)
 
             add_point(c, m, (double)v->length[i], e.tokens > 0 ? e.ppl : NAN, e.standard_error);
         }
-    scale_ppl(c, v);
+    if (v->trained_at)
+        scale_tested(c, v, true);
+    else
+        scale_ppl(c, v);
     snprintf(c->title, sizeof c->title, "Perplexity against test length%s",
              v->protocol == ALIBI_SLIDING ? ", sliding window" : "");
     c->chart.x_label = "test length in tokens, log scale";
@@ -199,7 +272,10 @@ alibi_status curves_by_position(struct curves **out, const struct view *v, int64
         add_positions(c, m, v, m, length);
         scale_positions(c, m, &r);
     }
-    scale_y(c, r);
+    if (v->trained_at)
+        scale_tested(c, v, false);
+    else
+        scale_y(c, r);
     snprintf(c->title, sizeof c->title, "Loss by position at length %lld", (long long)length);
     label_positions(c);
     if (length < v->train_length)
@@ -358,45 +434,19 @@ static void finish_targets(struct curves *c, const struct report_targets *t)
     mark_near(c, t->near);
 }
 
-/* A model that breaks may lose a hundred times what others gain, and one whose position is changed
- * for the test may break at L already. So the scale is that of the lowest losses, and of those up
- * to L of models that are there within NEAR_BEST nats of the best, and a quarter again above them;
- * curves beyond are clipped. */
-static void scale_losses(struct curves *c, const struct report_targets *t,
-                         enum alibi_target_kind kind)
-{
-    static const double NEAR_BEST = 0.2;
-    double best = INFINITY, least = INFINITY, most = -INFINITY, near = -INFINITY, room;
-
-    for (int m = 0; m < t->models; m++)
-        if (t->model[m].kind[kind].tokens > 0)
-            best = fmin(best, t->model[m].low[kind][t->model[m].home]);
-    for (int m = 0; m < t->models; m++)
-        for (int i = 0; i < t->contexts && t->model[m].kind[kind].tokens > 0; i++) {
-            const struct report_targets_model *x = &t->model[m];
-
-            least = fmin(least, x->low[kind][i]);
-            most = fmax(most, x->high[kind][i]);
-            if (i <= x->home && x->low[kind][x->home] <= best + NEAR_BEST)
-                near = fmax(near, x->high[kind][i]);
-        }
-    room = fmax(near - least, 0.05);
-    c->chart.y_from = least - 0.05 * room;
-    c->chart.y_to = fmin(most, near + room / 4);
-    c->chart.y_to = fmax(c->chart.y_to, least + room);
-}
-
 alibi_status curves_of_targets(struct curves **out, const struct view *v,
                                const struct report_targets *t, enum alibi_target_kind kind)
 {
     static const char *const titles[] = { "Loss against context", "Targets that repeat far text",
                                           "Other targets" };
     struct curves *c = NULL;
+    double home[SERIES_MAX] = { 0 };
 
     TRY_RETURN(curves_new(&c, v));
     for (int m = 0; m < t->models; m++) {
         const struct report_targets_model *x = &t->model[m];
 
+        home[x->method] = (double)x->kind[kind].at[x->home].context;
         for (int i = 0; i < t->contexts; i++) {
             const struct alibi_target_context *at = &x->kind[kind].at[i];
 
@@ -405,7 +455,7 @@ alibi_status curves_of_targets(struct curves **out, const struct view *v,
                           x->high[kind][i]);
         }
     }
-    scale_losses(c, t, kind);
+    scale_losses(c, home, false);
     finish_targets(c, t);
     c->chart.range = true;
     c->chart.show = NULL;
