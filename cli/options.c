@@ -162,7 +162,9 @@ void cli_installed_names(const char *kind, char names[CLI_NAMES_BYTES])
 alibi_status cli_find_installed(const char *kind, const char *what, const char *name,
                                 char found[CLI_PATH_BYTES])
 {
-    char folder[CLI_PATH_BYTES], known[CLI_NAMES_BYTES];
+    char folder[CLI_PATH_BYTES], known[CLI_NAMES_BYTES], copy[CLI_NAMES_BYTES], *rest;
+    const char *each[ALIBI_LIST_MAX], *nearest;
+    int names = 0;
 
     snprintf(found, CLI_PATH_BYTES, "%s", name);
     if (access(name, F_OK) == 0 || strchr(name, '/'))
@@ -174,6 +176,14 @@ alibi_status cli_find_installed(const char *kind, const char *what, const char *
                 access(found, F_OK) == 0)
                 return ALIBI_OK;
     cli_installed_names(kind, known);
+    snprintf(copy, sizeof copy, "%s", known);
+    for (char *next = strtok_r(copy, ", ", &rest); next && names < ALIBI_LIST_MAX;
+         next = strtok_r(NULL, ", ", &rest))
+        each[names++] = next;
+    nearest = alibi_nearest(name, each, names);
+    if (nearest)
+        return cli_fail(ALIBI_BAD_INPUT, "no %s '%s'; did you mean '%s'? The installed %s are %s",
+                        what, name, nearest, kind, known);
     return cli_fail(ALIBI_BAD_INPUT,
                     "no %s '%s': there is no such file, and the installed %s are %s", what, name,
                     kind, known[0] ? known : "missing");

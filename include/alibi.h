@@ -1432,11 +1432,11 @@ struct alibi_experiment_info {
     const char *name, *title, *about;
     const char *tier, *tier_about; /* the chosen tier; "": none */
     struct alibi_name_list tiers;  /* that the file has */
-    int texts, models, trainings, evaluations,
-        claims;          /* trainings: models times their seeds, without those
-                            that have the weights of another */
+    int texts, evaluations, claims;
+    int models, trainings; /* that alibi_experiment_select() has chosen, or all; trainings: models
+                              times their seeds, without those that have the weights of another */
     int texts_read;      /* texts that models are trained or tested on; 0: they see tasks alone */
-    double train_tokens; /* of all trainings */
+    double train_tokens; /* of these trainings */
 };
 
 ALIBI_API void alibi_experiment_get_info(const alibi_experiment *e,
@@ -1489,7 +1489,7 @@ struct alibi_experiment_plan_model {
 };
 
 struct alibi_experiment_plan {
-    int models, trainings;
+    int models, trainings; /* those that alibi_experiment_select() has chosen, or all */
     struct alibi_experiment_plan_model model[ALIBI_LIST_MAX];
     double train_tokens, test_tokens; /* of all trainings */
     double seconds, speed_seconds;    /* of everything; of evaluations of speed */

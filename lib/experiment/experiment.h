@@ -301,6 +301,8 @@ alibi_status speed_run(alibi_experiment *e, alibi_device *device, const char *di
                        const struct alibi_call *call);
 void speed_write(struct json_writer *w, const alibi_experiment *e,
                  int evaluation); /* in an array */
+/* Whether a model is selected, or its speed is to be measured. */
+bool model_is_asked(const alibi_experiment *e, int model);
 /* What measuring still takes for a model, in tokens of training. One of evaluation counts half. */
 double speed_tokens(const alibi_experiment *e, const alibi_device *device, int model);
 

@@ -117,12 +117,15 @@ alibi_status alibi_experiment_make_plan(alibi_experiment *e, alibi_device *devic
     struct disk disk = { 0 };
 
     TRY_RETURN(alibi_experiment_load(e, dir));
-    *plan = (struct alibi_experiment_plan){ .models = e->models };
+    *plan = (struct alibi_experiment_plan){ 0 };
     for (int t = 0; t < e->texts; t++)
         text_estimate(e, t);
     for (int m = 0; m < e->models; m++) {
-        struct alibi_experiment_plan_model *p = &plan->model[m];
+        struct alibi_experiment_plan_model *p = &plan->model[plan->models];
 
+        if (!model_is_asked(e, m))
+            continue;
+        plan->models++;
         TRY_RETURN(plan_model(p, e, device, m, dir, time, call));
         if (p->tested > 0)
             mark_estimates(plan, e, m);

@@ -4,6 +4,16 @@
 
 #include "experiment/experiment.h"
 
+bool model_is_asked(const alibi_experiment *e, int model)
+{
+    bool asked = e->model[model].selected;
+
+    for (int v = 0; v < e->evaluations; v++)
+        asked |= e->evaluation[v].kind == KIND_SPEED && e->evaluation[v].selected &&
+                 e->evaluation[v].has[model];
+    return asked;
+}
+
 void alibi_experiment_get_info(const alibi_experiment *e, struct alibi_experiment_info *info)
 {
     *info = (struct alibi_experiment_info){ .name = e->name,
@@ -13,14 +23,14 @@ void alibi_experiment_get_info(const alibi_experiment *e, struct alibi_experimen
                                             .tier_about = e->tier_about,
                                             .tiers = e->tiers,
                                             .texts = e->texts,
-                                            .models = e->models,
                                             .evaluations = e->evaluations,
                                             .claims = e->claims };
     for (int t = 0; t < e->texts; t++)
         info->texts_read += text_is_read(e, t);
     for (int m = 0; m < e->models; m++) {
-        int trainings = e->model[m].of < 0 ? e->model[m].seeds.count : 0;
+        int trainings = e->model[m].selected && e->model[m].of < 0 ? e->model[m].seeds.count : 0;
 
+        info->models += model_is_asked(e, m);
         info->trainings += trainings;
         info->train_tokens += trainings * trained_tokens(&e->model[m].training);
     }
@@ -149,7 +159,7 @@ alibi_status alibi_experiment_select(alibi_experiment *e, const char *const *nam
             continue;
         nearest = alibi_nearest(names[i], known, 2 * e->models);
         if (nearest)
-            return fail(ALIBI_USAGE, "the experiment has no model or group '%s'; did you mean '%s'",
+            return fail(ALIBI_USAGE, "the experiment has no model or group '%s'; did you mean '%s'?",
                         names[i], nearest);
         snprintf(what, sizeof what, "the experiment has no model or group '%.*s'; its groups are",
                  ALIBI_NAME_MAX, names[i]);

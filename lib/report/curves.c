@@ -119,16 +119,15 @@ static int last_up_to(const struct curves *c, int series, double x)
 /* A model that breaks may lose a hundred times what others gain, and one whose position is changed
  * for the test may break at L already. So the scale is that of the lowest losses, and of those up
  * to L of models that are there within NEAR_BEST nats of the best, and a quarter again above them;
- * curves beyond are clipped. home: the L of each series. ppl: the values are perplexities, up to
- * twice the lowest is always shown, and the range is at least 10% on either side of its middle, so
- * that noise is not drawn as a slope. */
+ * curves beyond are clipped. home: the L of each series. ppl: the values are perplexities, those
+ * up to twice the lowest are all shown, and the range is at least 10% on either side of its middle,
+ * so that noise is not drawn as a slope. */
 static void scale_losses(struct curves *c, const double *home, bool ppl)
 {
     static const double NEAR_BEST = 0.2;
-    double span = ppl ? 2 * log(1.1) : 0.05, room = ppl ? log(2) : 0.05;
-    double best = INFINITY, least = INFINITY, most = -INFINITY, near = -INFINITY;
+    double best = INFINITY, least = INFINITY, most = -INFINITY, near = -INFINITY, room;
 
-    for (int pass = 0; pass < 2; pass++) /* the best is known after the first */
+    for (int pass = 0; pass < 2; pass++) /* best and least are known after the first */
         for (int m = 0; m < c->chart.count; m++) {
             int last = last_up_to(c, m, home[m]);
 
@@ -143,15 +142,16 @@ static void scale_losses(struct curves *c, const double *home, bool ppl)
                     best = fmin(best, low);
                 least = fmin(least, low);
                 most = fmax(most, high);
-                if (pass == 1 && i <= last && at_home <= best + NEAR_BEST)
+                if (pass == 1 && ((i <= last && at_home <= best + NEAR_BEST) ||
+                                  (ppl && high <= least + log(2))))
                     near = fmax(near, high);
             }
         }
     if (!isfinite(near) || !isfinite(least))
         return;
-    room = fmax(near - least, room);
-    most = fmin(fmax(near + room / 4, least + room), fmax(most, least + span));
-    least -= 0.05 * fmax(near - least, span);
+    room = fmax(near - least, ppl ? 2 * log(1.1) : 0.05);
+    most = fmax(fmin(most, near + room / 4), least + room);
+    least -= 0.05 * room;
     c->chart.y_from = ppl ? exp(least) : least;
     c->chart.y_to = ppl ? exp(most) : most;
 }

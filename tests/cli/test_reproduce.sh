@@ -639,6 +639,13 @@ END
 check "a plan" "$ALIBI" reproduce derived.json --plan --out derived
 has "one training" '^all +1 ' stdout
 has "none of a derived model" '^yarn +0 ' stdout
+check "a plan of one model" "$ALIBI" reproduce derived.json --plan --only yarn --out derived
+has "counts it" '^Derived: 1 model, 0 trainings' stdout
+has "and lists it" '^yarn +0 ' stdout
+holds "no other" test "$(grep -cE '^(plain|fitted) ' stdout)" = 0
+expect 2 "no model or group 'plan'; did you mean 'plain'\?" \
+    "$ALIBI" reproduce derived.json --plan --only plan
+expect 3 "no experiment 'demo-chan'; did you mean 'demo-chain'\?" "$ALIBI" reproduce demo-chan
 check "models with the weights of another" "$ALIBI" reproduce derived.json "${text[@]}" --quiet \
     --discard-checkpoints --out derived
 nll() { # model, number of the length

@@ -292,8 +292,8 @@ static void losses_by_position_have_the_range_of_the_seeds(void **state)
     free_sample(s);
 }
 
-/* Sinusoidal has a perplexity of 10.23 at 1024, and all others of 4.5 at most: it leaves the figure
- * at 6.4, twice the lowest, and its label says how far it goes. */
+/* Sinusoidal has a perplexity of 10.23 at 1024, and all others of 4.5 at most: what is more
+ * than twice the lowest is not needed on the axis, and its label says how far it goes. */
 static void a_model_that_breaks_does_not_set_the_scale(void **state)
 {
     struct sample *s = new_sample();
