@@ -1435,8 +1435,8 @@ struct alibi_experiment_info {
     int texts, evaluations, claims;
     int models, trainings; /* that alibi_experiment_select() has chosen, or all; trainings: models
                               times their seeds, without those that have the weights of another */
-    int texts_read;      /* texts that models are trained or tested on; 0: they see tasks alone */
-    double train_tokens; /* of these trainings */
+    int texts_read;        /* texts that models are trained or tested on; 0: they see tasks alone */
+    double train_tokens;   /* of these trainings */
 };
 
 ALIBI_API void alibi_experiment_get_info(const alibi_experiment *e,

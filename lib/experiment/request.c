@@ -159,8 +159,9 @@ alibi_status alibi_experiment_select(alibi_experiment *e, const char *const *nam
             continue;
         nearest = alibi_nearest(names[i], known, 2 * e->models);
         if (nearest)
-            return fail(ALIBI_USAGE, "the experiment has no model or group '%s'; did you mean '%s'?",
-                        names[i], nearest);
+            return fail(ALIBI_USAGE,
+                        "the experiment has no model or group '%s'; did you mean '%s'?", names[i],
+                        nearest);
         snprintf(what, sizeof what, "the experiment has no model or group '%.*s'; its groups are",
                  ALIBI_NAME_MAX, names[i]);
         return fail_with_names(what, groups, different);

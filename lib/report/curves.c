@@ -142,8 +142,8 @@ static void scale_losses(struct curves *c, const double *home, bool ppl)
                     best = fmin(best, low);
                 least = fmin(least, low);
                 most = fmax(most, high);
-                if (pass == 1 && ((i <= last && at_home <= best + NEAR_BEST) ||
-                                  (ppl && high <= least + log(2))))
+                if (pass == 1 &&
+                    ((i <= last && at_home <= best + NEAR_BEST) || (ppl && high <= least + log(2))))
                     near = fmax(near, high);
             }
         }
