@@ -2,7 +2,7 @@
 # The comparison: results, resuming, and requests that are refused.
 . "$(dirname "$0")/lib.sh"
 methods=$("$ALIBI" train --help | sed '1,/^Position methods:/d' | grep -oE '^  [a-z0-9-]+ ' |
-    grep -v hybrid) # which has four layers
+    grep -vE 'hybrid|reach') # which have four layers
 all=(--methods "$(echo $methods | tr ' ' ',')" --lengths 64,16,32 --eval-tokens 640)
 
 has() { # what, extended pattern, file
