@@ -23,7 +23,8 @@ if [ "$code" = 0 ] && grep -qE '^alibi [0-9]+\.[0-9]+\.[0-9]+( .*)?$' stdout; th
 else
     fail "--version" "code $code"
 fi
-if git -C "$SOURCE" rev-parse HEAD > /dev/null 2>&1; then
+if [ "$(git -C "$SOURCE" rev-parse --show-toplevel 2> /dev/null)" = "$(realpath "$SOURCE")" ] &&
+    (cd "$SOURCE" && test -e "$(git rev-parse --git-path logs/HEAD)"); then
     commit=$(sed -nE 's/.* \(commit ([0-9a-f]+)\)$/\1/p' stdout)
     [ -n "$commit" ] && git -C "$SOURCE" cat-file -e "$commit" 2> /dev/null &&
         pass "names a commit of the repository" || fail "--version" "commit '$commit'"
