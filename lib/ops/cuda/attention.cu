@@ -92,8 +92,7 @@ bool decides_tiles(const struct attention_args *a)
     return a->skip.kept.data || (a->skip.eps > 0 && !packed_present(a->packed));
 }
 
-// ALIBI_LISTS_FROM (gpu.md): whether the call's wgmma kernels work from lists. With fewer keys they
-// use all of them, since deciding would cost more than it saves.
+// Whether the call's wgmma kernels work from lists (gpu.md). With fewer keys they use all of them.
 bool lists_serve(const struct context *c, const struct attention_args *a)
 {
     return c->lists_from > 0 && a->k.shape[1] >= c->lists_from && a->bias.kind == BIAS_LINEAR &&

@@ -103,7 +103,7 @@ struct context {
         int count, capacity;
         int dropped; /* given ones that cuBLASLt does not offer */
     } choices;
-    int64_t lists_from; /* keys from which attention makes lists of them; 0: never, see gpu.md */
+    int64_t lists_from; /* keys from which attention makes lists of them; 0: never */
     struct {
         void *at;
         size_t bytes;

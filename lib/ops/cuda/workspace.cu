@@ -57,7 +57,7 @@ extern "C" size_t cuda_workspace(struct device *dev, const struct workspace_args
 
     // Lists of forward have a word and a count per row at least, those of backward a column per
     // block of keys.
-    if (c->lists_from > 0)
+    if (c->lists_from > 0 && L >= c->lists_from)
         bytes[SCRATCH_LISTS] =
             max(bytes_of(B, H, ceil_div(L, BLOCK_KEYS), ceil_div(tiles, 64) + 1, sizeof(uint32_t)),
                 bytes_of(B, H, ceil_div(L, BLOCK_KEYS) * attention_kept_words(L) + 2,
