@@ -45,9 +45,11 @@ static alibi_device *gpu_device;
 static struct device gpu; /* ops NULL: there is none */
 static bool all_good;     /* in the test that runs */
 
+/* Attention skips keys by lists however few there are: by default these problems are too short. */
 static inline int find_gpu(void **state)
 {
     (void)state;
+    setenv("ALIBI_LISTS_FROM", "1", 0);
     gpu_device = open_gpu();
     if (gpu_device)
         gpu = gpu_device->device;
