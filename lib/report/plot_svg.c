@@ -18,7 +18,7 @@ enum {
     TOP = 46,
     BOTTOM = 46,
     LABEL_GAP = 15,
-    LABEL_CHARACTERS = 18,
+    LABEL_CHARACTERS = 22,
     LETTER = 7,
     BOLD_LETTER = 8
 };
