@@ -14,6 +14,7 @@
 #include "eval/eval.h"
 
 enum { TASK_LENGTH_MAX = 1 << 24 };
+enum { ANSWER_LOGITS = 1 << 22 }; /* that are read together, on the host */
 
 static const double learned_score = 0.95;
 
@@ -41,7 +42,10 @@ struct answering {
     const struct answers_job *job;
     struct workspace *workspace;
     int32_t *inputs, *targets;                      /* [windows of a batch, length] */
-    float *logits;                                  /* [TASK_ANSWER_TOKENS, V]; NULL: losses only */
+    int32_t *list;                                  /* the rows of a batch that are answers */
+    bool *right;                                    /* of each: its likeliest token is */
+    int64_t at_once;                                /* of them, whose logits are read together */
+    float *logits;                                  /* [at_once, V]; NULL: losses only */
     double *bayes;                                  /* [length]; NULL: not the chain */
     struct task_answer (*answer)[TASK_ANSWERS_MAX]; /* [windows of a batch] */
     int *answers;
@@ -74,18 +78,36 @@ static bool is_right(const float *logits, int64_t ids, int32_t wanted)
     return true;
 }
 
-/* The part of an answer that is right: its tokens, or all of it or nothing. */
-static alibi_status score_answer(struct answering *x, int64_t row, const struct task_answer *a,
-                                 double *score)
+/* The part of each answer of a batch that is right: its tokens, or all of it or nothing. Each read
+ * of logits waits for the device, so there are few. */
+static alibi_status score_answers(struct answering *x, int64_t rows, double *scores)
 {
     const struct answers_job *job = x->job;
-    int64_t L = job->windows.length, V = job->model->config.vocab, right = 0;
+    int64_t L = job->windows.length, V = job->model->config.vocab, count = 0;
+    const bool *right = x->right;
 
-    TRY_RETURN(model_read_logits(x->workspace, row * L + a->first, a->count, x->logits));
-    for (int64_t i = 0; i < a->count; i++)
-        right += is_right(x->logits + i * V, job->ids, x->targets[row * L + a->first + i]);
-    *score = task_answers_whole(job->windows.task) ? (double)(right == a->count)
-                                                   : (double)right / (double)a->count;
+    for (int64_t i = 0; i < rows * L; i++)
+        if (x->targets[i] >= 0) /* in the order of the answers */
+            x->list[count++] = (int32_t)i;
+    for (int64_t from = 0; from < count; from += x->at_once) {
+        int64_t some = count - from < x->at_once ? count - from : x->at_once;
+        const int32_t *list = x->list + from;
+
+        TRY_RETURN(model_read_listed(x->workspace, list, some, x->logits));
+#pragma omp parallel for
+        for (int64_t i = 0; i < some; i++)
+            x->right[from + i] = is_right(x->logits + i * V, job->ids, x->targets[list[i]]);
+    }
+    for (int64_t row = 0; row < rows; row++)
+        for (int k = 0; k < x->answers[row]; k++) {
+            int64_t tokens = x->answer[row][k].count, sum = 0;
+
+            for (int64_t i = 0; i < tokens; i++)
+                sum += *right++;
+            scores[row * TASK_ANSWERS_MAX + k] = task_answers_whole(job->windows.task)
+                                                     ? (double)(sum == tokens)
+                                                     : (double)sum / (double)tokens;
+        }
     return ALIBI_OK;
 }
 
@@ -185,10 +207,8 @@ static alibi_status run_batch(void *user, int64_t k, int64_t rows, void *numbers
     fill_batch(x, k, rows);
     TRY_RETURN(
         model_loss(x->workspace, x->inputs, x->targets, rows, x->job->windows.length, losses));
-    for (int64_t row = 0; row < rows && x->logits; row++)
-        for (int i = 0; i < x->answers[row]; i++)
-            TRY_RETURN(
-                score_answer(x, row, &x->answer[row][i], &scores[row * TASK_ANSWERS_MAX + i]));
+    if (x->logits)
+        TRY_RETURN(score_answers(x, rows, scores));
     return ALIBI_OK;
 }
 
@@ -220,7 +240,8 @@ static alibi_status say_stopped(void *user)
 static alibi_status answering_init(struct answering *x)
 {
     const struct answers_job *job = x->job;
-    int64_t rows = rows_of(job), L = job->windows.length;
+    int64_t rows = rows_of(job), L = job->windows.length, V = job->model->config.vocab;
+    int64_t answered = rows * TASK_ANSWERS_MAX * TASK_ANSWER_TOKENS;
     bool chain = task_is_chain(job->windows.task);
 
     TRY_RETURN(task_check(&job->windows));
@@ -230,9 +251,13 @@ static alibi_status answering_init(struct answering *x)
     TRY_RETURN(NEW_ARRAY(&x->answers, rows, "answers of a task"));
     if (chain)
         TRY_RETURN(NEW_ARRAY(&x->bayes, L, "losses of a chain"));
-    else if (job->ids > 0)
-        TRY_RETURN(NEW_ARRAY(&x->logits, TASK_ANSWER_TOKENS * job->model->config.vocab,
-                             "logits of answers"));
+    if (!chain && job->ids > 0) {
+        TRY_RETURN(NEW_ARRAY(&x->list, answered, "answers of a task"));
+        TRY_RETURN(NEW_ARRAY(&x->right, answered, "answers of a task"));
+        x->at_once = ANSWER_LOGITS / V > 0 ? ANSWER_LOGITS / V : 1;
+        x->at_once = x->at_once < answered ? x->at_once : answered;
+        TRY_RETURN(NEW_ARRAY(&x->logits, x->at_once * V, "logits of answers"));
+    }
     return workspace_new(&x->workspace, job->model, &(struct pass_settings){ .skip = job->skip });
 }
 
@@ -257,6 +282,8 @@ out:
     workspace_free(x.workspace);
     mem_free(x.inputs);
     mem_free(x.targets);
+    mem_free(x.list);
+    mem_free(x.right);
     mem_free(x.logits);
     mem_free(x.bayes);
     mem_free(x.answer);

@@ -99,19 +99,6 @@ static alibi_status split_rows(struct workspace *w, const struct pass *p, struct
     return dev->ops->upload(dev, vector_part(s->lists, 0, rows + 2 * listed), w->lists);
 }
 
-/* y[i] = scale * x[index[i]]; y [n, C], x [any, C] */
-static alibi_status gather(const struct model *m, struct tensor y, struct tensor x,
-                           struct tensor index, double scale)
-{
-    int64_t n = y.shape[0];
-
-    return m->device->ops->embedding_forward(
-        m->device, &(struct embedding_args){ .y = tensor_3(y.data, y.type, 1, n, y.shape[1]),
-                                             .tokens = tensor_2(index.data, DTYPE_I32, 1, n),
-                                             .weight = x,
-                                             .scale = scale });
-}
-
 /* The part of a list that belongs to cluster k, and of a buffer of listed rows, if the rows have
  * `width` numbers. */
 static struct tensor ids_of(const struct split *s, int k)
@@ -400,8 +387,8 @@ static alibi_status log_probabilities(struct workspace *w, struct tensor x, bool
     return ALIBI_OK;
 }
 
-static alibi_status logits(struct workspace *w, int64_t from, int64_t count, bool decoding,
-                           float *out)
+static alibi_status logits(struct workspace *w, struct tensor x, int64_t from, int64_t count,
+                           bool decoding, float *out)
 {
     const struct model *m = w->model;
     const struct adaptive *a = &w->activations.adaptive;
@@ -414,7 +401,7 @@ static alibi_status logits(struct workspace *w, int64_t from, int64_t count, boo
     for (; from < end; from += step) {
         int64_t some = end - from < step ? end - from : step;
 
-        TRY_RETURN(log_probabilities(w, head_input(w, from, some), decoding));
+        TRY_RETURN(log_probabilities(w, tensor_rows(x, from, some), decoding));
         TRY_RETURN(m->device->ops->download(m->device, out, tensor_rows(a->logp, 0, some)));
         out += some * m->config.vocab;
     }

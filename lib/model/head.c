@@ -64,6 +64,29 @@ struct tensor head_input(const struct workspace *w, int64_t from, int64_t count)
     return tensor_rows(w->model->norm >= 0 ? a->normed : a->x, from, count);
 }
 
+alibi_status gather(const struct model *m, struct tensor y, struct tensor x, struct tensor index,
+                    double scale)
+{
+    int64_t n = y.shape[0];
+
+    return m->device->ops->embedding_forward(
+        m->device, &(struct embedding_args){ .y = tensor_3(y.data, y.type, 1, n, y.shape[1]),
+                                             .tokens = tensor_2(index.data, DTYPE_I32, 1, n),
+                                             .weight = x,
+                                             .scale = scale });
+}
+
+alibi_status head_rows(struct workspace *w, const int32_t *list, int64_t count, struct tensor *rows)
+{
+    const struct model *m = w->model;
+    const struct activations *a = &w->activations;
+    struct tensor index = tensor_1(a->tokens.data, DTYPE_I32, count);
+
+    TRY_RETURN(m->device->ops->upload(m->device, index, list));
+    *rows = tensor_rows(a->branch, 0, count);
+    return gather(m, *rows, head_input(w, 0, a->B * a->L), index, 1.0);
+}
+
 alibi_status softmax_loss(struct workspace *w, const struct softmax_layer *s, double scale)
 {
     const struct model *m = w->model;
@@ -129,8 +152,8 @@ static alibi_status loss(struct workspace *w, const struct pass *p, double scale
                         scale);
 }
 
-static alibi_status logits(struct workspace *w, int64_t from, int64_t count, bool decoding,
-                           float *out)
+static alibi_status logits(struct workspace *w, struct tensor x, int64_t from, int64_t count,
+                           bool decoding, float *out)
 {
     const struct model *m = w->model;
     int64_t end = from + count, V = m->config.vocab;
@@ -142,7 +165,7 @@ static alibi_status logits(struct workspace *w, int64_t from, int64_t count, boo
 
         TRY_RETURN(m->device->ops->linear_forward(
             m->device, &(struct linear_args){ .y = y,
-                                              .x = head_input(w, from, some),
+                                              .x = tensor_rows(x, from, some),
                                               .weight = value_of(m, m->head),
                                               .decoding = decoding,
                                               .room = from == 0 ? w->activations.room : 0 }));

@@ -313,6 +313,9 @@ alibi_status model_step(struct workspace *w, struct cache *c, const int32_t *slo
 /* The logits [count, V] after rows from.. of the workspace's last pass: its tokens for
  * model_extend, its sequences for model_step. */
 alibi_status model_read_logits(struct workspace *w, int64_t from, int64_t count, float *logits);
+/* Those after the listed rows of model_loss(), at once: each read waits for the device. */
+alibi_status model_read_listed(struct workspace *w, const int32_t *list, int64_t count,
+                               float *logits);
 
 /* ---- a model with its tokenizer, as the public interface knows it; lib/checkpoint opens it */
 

@@ -137,7 +137,7 @@ alibi_status model_logits(struct workspace *w, const int32_t *tokens, int64_t B,
     device_lock(w->model->device);
     TRY(begin(w, &p, tokens, NULL, false));
     TRY(forward(w, &p, tokens));
-    TRY(w->model->head_kind->logits(w, 0, B * L, false, logits));
+    TRY(w->model->head_kind->logits(w, head_input(w, 0, B * L), 0, B * L, false, logits));
 out:
     device_unlock(w->model->device);
     return status;
@@ -234,7 +234,22 @@ alibi_status model_read_logits(struct workspace *w, int64_t from, int64_t count,
     alibi_status status;
 
     device_lock(w->model->device);
-    status = w->model->head_kind->logits(w, from, count, w->decoding || count == 1, logits);
+    status = w->model->head_kind->logits(w, head_input(w, 0, from + count), from, count,
+                                         w->decoding || count == 1, logits);
+    device_unlock(w->model->device);
+    return status;
+}
+
+alibi_status model_read_listed(struct workspace *w, const int32_t *list, int64_t count,
+                               float *logits)
+{
+    alibi_status status;
+    struct tensor rows;
+
+    device_lock(w->model->device);
+    TRY(head_rows(w, list, count, &rows));
+    TRY(w->model->head_kind->logits(w, rows, 0, count, false, logits));
+out:
     device_unlock(w->model->device);
     return status;
 }

@@ -271,15 +271,22 @@ struct head {
     /* activations.nll from the targets. In training also the gradient of scale * (sum of nll): to
      * the parameters, and to activations.dnorm; dx is scratch. */
     alibi_status (*loss)(struct workspace *w, const struct pass *p, double scale);
-    /* Logits [count, V] of rows from.. on the host. */
-    alibi_status (*logits)(struct workspace *w, int64_t from, int64_t count, bool decoding,
-                           float *logits);
+    /* Logits [count, V] of rows from.. of x, all of its input or some gathered, on the host. */
+    alibi_status (*logits)(struct workspace *w, struct tensor x, int64_t from, int64_t count,
+                           bool decoding, float *logits);
 };
 extern const struct head head_softmax, head_adaptive;
 
 /* Rows from.. of the head's input: the residual stream after the last block, normed if there is a
  * norm. */
 struct tensor head_input(const struct workspace *w, int64_t from, int64_t count);
+/* In inference: the listed ones of these rows. The list takes the memory of the tokens, and the
+ * rows that of the last branch, which nobody reads any more. */
+alibi_status head_rows(struct workspace *w, const int32_t *list, int64_t count,
+                       struct tensor *rows);
+/* y[i] = scale * x[index[i]]; y [n, C], x [any, C] */
+alibi_status gather(const struct model *m, struct tensor y, struct tensor x, struct tensor index,
+                    double scale);
 
 /* A softmax over the first `classes` rows of a weight matrix, for all rows of x. In training dx is
  * overwritten, and the weights' gradient is added to. */
