@@ -33,21 +33,6 @@ static int cluster_of(const struct model *m, int32_t id)
     return k;
 }
 
-/* The lists on the host, kept for the next pass. */
-static alibi_status reserve_lists(struct workspace *w, int64_t rows)
-{
-    int64_t needed = rows + 2 * split_listed(w->model, rows);
-
-    if (needed <= w->list_capacity)
-        return ALIBI_OK;
-    mem_free(w->lists);
-    w->lists = NULL;
-    w->list_capacity = 0;
-    TRY_RETURN(NEW_ARRAY(&w->lists, needed, "the lists of rows by cluster"));
-    w->list_capacity = needed;
-    return ALIBI_OK;
-}
-
 /* Where the parts of the list begin, for rows whose ids are in cluster `first` or later. */
 static void count_rows(const struct model *m, struct split *s, const int32_t *ids, int64_t rows,
                        int first, int64_t multiple)
@@ -73,7 +58,7 @@ static alibi_status split_rows(struct workspace *w, const struct pass *p, struct
     int64_t rows = p->B * p->L, listed, at[CLUSTERS_MAX];
     int32_t *place, *row, *id;
 
-    TRY_RETURN(reserve_lists(w, rows));
+    TRY_RETURN(lists_reserve(w, rows + 2 * split_listed(m, rows)));
     count_rows(m, s, ids, rows, first, p->decoding ? 1 : dev->ops->traits.row_multiple);
     memcpy(at, s->begin, sizeof at);
     listed = s->begin[m->clusters];
@@ -210,6 +195,7 @@ static alibi_status targets(struct workspace *w, const struct pass *p, const int
     const struct model *m = w->model;
     struct adaptive *a = &w->activations.adaptive;
 
+    w->listed = -1;
     TRY_RETURN(split_rows(w, p, &a->output, ids, 1, -1));
     for (int64_t r = 0; r < p->B * p->L; r++) {
         int k = cluster_of(m, ids[r]);

@@ -2,7 +2,12 @@
  *
  * It works on some rows at a time, so that the logits of a long input or a large vocabulary never
  * exist at once. In training the gradient of these rows is sent back before the next rows begin:
- * their logits are overwritten by their gradient. */
+ * their logits are overwritten by their gradient.
+ *
+ * Without training, rows that have no target need no logits: a probe asks for the loss of some
+ * tokens at the end of its windows. If a device has traits.lists_targets, and such rows are at
+ * least half of a pass, the others are listed and gathered. On a CPU the bits of a row depend on
+ * its place in the product, so there all rows keep theirs. */
 #include "model/walk.h"
 
 enum { TILE_ROWS = 128, TILE_COLUMNS = 256 }; /* of device_traits.wave */
@@ -87,6 +92,20 @@ alibi_status head_rows(struct workspace *w, const int32_t *list, int64_t count, 
     return gather(m, *rows, head_input(w, 0, a->B * a->L), index, 1.0);
 }
 
+alibi_status head_losses(struct workspace *w, float *nll)
+{
+    struct device *dev = w->model->device;
+    const struct activations *a = &w->activations;
+    int64_t i = w->listed - 1;
+
+    if (w->listed < 0)
+        return dev->ops->download(dev, nll, a->nll);
+    TRY_RETURN(dev->ops->download(dev, nll, vector_part(a->nll, 0, w->listed)));
+    for (int64_t r = a->B * a->L - 1; r >= 0; r--) /* no row is before its place in the list */
+        nll[r] = i >= 0 && w->lists[i] == r ? nll[i--] : 0;
+    return ALIBI_OK;
+}
+
 alibi_status softmax_loss(struct workspace *w, const struct softmax_layer *s, double scale)
 {
     const struct model *m = w->model;
@@ -132,23 +151,60 @@ static int64_t scratch(const struct model *m, int64_t tokens)
     return model_head_rows(m, m->head, tokens) * m->config.vocab;
 }
 
+/* Rows of a product for so many listed ones. The others are row 0, without a target. */
+static int64_t padded(const struct model *m, int64_t listed)
+{
+    int64_t multiple = m->device->ops->traits.row_multiple;
+
+    return ceil_div(listed, multiple) * multiple;
+}
+
 static alibi_status targets(struct workspace *w, const struct pass *p, const int32_t *ids)
 {
-    (void)p;
-    return w->model->device->ops->upload(w->model->device, w->activations.targets, ids);
+    const struct model *m = w->model;
+    const struct activations *a = &w->activations;
+    int64_t rows = p->B * p->L, listed = 0, all;
+    int32_t *list, *wanted;
+
+    w->listed = -1;
+    if (a->training || !m->device->ops->traits.lists_targets)
+        return m->device->ops->upload(m->device, a->targets, ids);
+    for (int64_t r = 0; r < rows; r++)
+        listed += ids[r] >= 0;
+    all = padded(m, listed);
+    if (2 * all > rows)
+        return m->device->ops->upload(m->device, a->targets, ids);
+    TRY_RETURN(lists_reserve(w, 2 * all));
+    list = w->lists;
+    wanted = list + all;
+    for (int64_t r = 0, i = 0; i < listed; r++)
+        if (ids[r] >= 0) {
+            list[i] = (int32_t)r;
+            wanted[i++] = ids[r];
+        }
+    for (int64_t i = listed; i < all; i++) {
+        list[i] = 0;
+        wanted[i] = -1;
+    }
+    w->listed = listed;
+    return m->device->ops->upload(m->device, vector_part(a->targets, 0, all), wanted);
 }
 
 static alibi_status loss(struct workspace *w, const struct pass *p, double scale)
 {
     const struct activations *a = &w->activations;
+    int64_t rows = w->listed < 0 ? p->B * p->L : padded(w->model, w->listed);
+    struct tensor x = head_input(w, 0, rows);
 
+    if (w->listed >= 0)
+        TRY_RETURN(head_rows(w, w->lists, rows, &x));
     return softmax_loss(w,
-                        &(struct softmax_layer){ .x = head_input(w, 0, p->B * p->L),
+                        &(struct softmax_layer){ .x = x,
                                                  .dx = a->dnorm,
                                                  .weight = w->model->head,
                                                  .classes = w->model->config.vocab,
-                                                 .targets = a->targets,
-                                                 .nll = a->nll },
+                                                 .targets = vector_part(a->targets, 0, rows),
+                                                 .nll = vector_part(a->nll, 0, rows) },
                         scale);
 }
 

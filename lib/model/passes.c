@@ -62,7 +62,7 @@ static alibi_status forward_loss(struct workspace *w, const struct pass *p, cons
     TRY_RETURN(statistics_begin(w, p));
     TRY(forward(w, p, tokens));
     TRY(m->head_kind->loss(w, p, 0.0));
-    TRY(m->device->ops->download(m->device, nll, w->activations.nll));
+    TRY(head_losses(w, nll));
 out:
     return statistics_end(w, status);
 }

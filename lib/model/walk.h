@@ -122,13 +122,17 @@ struct workspace {
     size_t record_bytes;
     int64_t recorded; /* words of calls that are not counted yet */
     bool flowing;     /* the pass does not wait at its layers, see statistics_begin */
-    int32_t *lists;   /* of a split, on the host */
+    int32_t *lists;   /* of a split, or of rows with a target, on the host */
     int64_t list_capacity;
-    bool decoding; /* of the last pass */
+    int64_t listed; /* rows with a target, if only these have losses; -1: all rows have */
+    bool decoding;  /* of the last pass */
 };
 
 /* Buffers for B x L tokens; the layout is renewed only if the last one was for another shape. */
 alibi_status activations_reserve(struct workspace *w, int64_t B, int64_t L, bool training);
+
+/* Room for so many entries of w->lists; what was in them is lost. */
+alibi_status lists_reserve(struct workspace *w, int64_t needed);
 
 /* ---- the cache, as a pass uses it (cache.c)
  *
@@ -268,8 +272,8 @@ struct head {
     int64_t (*scratch)(const struct model *m, int64_t tokens);
     /* The targets [B, L] of a pass, from the host to the device. */
     alibi_status (*targets)(struct workspace *w, const struct pass *p, const int32_t *targets);
-    /* activations.nll from the targets. In training also the gradient of scale * (sum of nll): to
-     * the parameters, and to activations.dnorm; dx is scratch. */
+    /* The losses, for head_losses(), from the targets. In training also the gradient of scale *
+     * (sum of nll): to the parameters, and to activations.dnorm; dx is scratch. */
     alibi_status (*loss)(struct workspace *w, const struct pass *p, double scale);
     /* Logits [count, V] of rows from.. of x, all of its input or some gathered, on the host. */
     alibi_status (*logits)(struct workspace *w, struct tensor x, int64_t from, int64_t count,
@@ -280,8 +284,10 @@ extern const struct head head_softmax, head_adaptive;
 /* Rows from.. of the head's input: the residual stream after the last block, normed if there is a
  * norm. */
 struct tensor head_input(const struct workspace *w, int64_t from, int64_t count);
-/* In inference: the listed ones of these rows. The list takes the memory of the tokens, and the
- * rows that of the last branch, which nobody reads any more. */
+/* The losses of a pass [B, L], on the host; 0 without a target. */
+alibi_status head_losses(struct workspace *w, float *nll);
+/* In inference: the listed ones of the rows of the input. The list takes the memory of the tokens,
+ * and the rows that of the last branch, which nobody reads any more. */
 alibi_status head_rows(struct workspace *w, const int32_t *list, int64_t count,
                        struct tensor *rows);
 /* y[i] = scale * x[index[i]]; y [n, C], x [any, C] */

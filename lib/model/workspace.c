@@ -302,6 +302,18 @@ alibi_status activations_reserve(struct workspace *w, int64_t B, int64_t L, bool
     return ALIBI_OK;
 }
 
+alibi_status lists_reserve(struct workspace *w, int64_t needed)
+{
+    if (needed <= w->list_capacity)
+        return ALIBI_OK;
+    mem_free(w->lists);
+    w->lists = NULL;
+    w->list_capacity = 0;
+    TRY_RETURN(NEW_ARRAY(&w->lists, needed, "lists of rows"));
+    w->list_capacity = needed;
+    return ALIBI_OK;
+}
+
 /* ---- making and measuring */
 
 alibi_status workspace_new(struct workspace **out, const struct model *m,

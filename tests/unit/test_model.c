@@ -449,6 +449,48 @@ static void dropouts_within_a_branch_act_in_training_alone(void **state)
     model_free(m);
 }
 
+/* The reference computes row by row, so gathered rows have the bits of all of them. */
+static void rows_without_a_target_change_no_loss(void **state)
+{
+    static const int32_t some[] = { 3, 4, L + 5 };
+    struct ops ops = ops_ref;
+    struct device plain = { .ops = &ops_ref }, listing = { .ops = &ops };
+    struct model *all = new_model(tiny("alibi"), &plain, DTYPE_F32);
+    struct model *listed = new_model(tiny("alibi"), &listing, DTYPE_F32);
+    struct workspace *w[2] = { NULL, NULL };
+    int32_t tokens[B * L], targets[B * L];
+    float nll[2][B * L], *logits = NULL, read[3 * VOCAB];
+
+    (void)state;
+    ops.traits.lists_targets = true;
+    draw_tokens(tokens, B * L, VOCAB, 1);
+    assert_ok(NEW_ARRAY(&logits, B * L * VOCAB, "logits"));
+    assert_ok(workspace_new(&w[0], all, &(struct pass_settings){ 0 }));
+    assert_ok(workspace_new(&w[1], listed, &(struct pass_settings){ 0 }));
+    for (int multiple = 1; multiple <= 4; multiple += 3)
+        for (int count = 0; count <= 4; count++) { /* 4: every row */
+            ops.traits.row_multiple = multiple;
+            for (int i = 0; i < B * L; i++)
+                targets[i] = count < 4 ? -1 : tokens[i];
+            for (int i = 0; i < count && i < 3; i++)
+                targets[some[i]] = tokens[i];
+            for (int i = 0; i < 2; i++)
+                assert_ok(model_loss(w[i], tokens, targets, B, L, nll[i]));
+            assert_memory_equal(nll[0], nll[1], sizeof nll[0]);
+            assert_int_equal(w[0]->listed, -1);
+            assert_int_equal(w[1]->listed, count < 4 ? count : -1);
+        }
+    assert_ok(model_read_listed(w[1], some, 3, read));
+    assert_ok(model_logits(w[0], tokens, B, L, logits));
+    for (int i = 0; i < 3; i++)
+        assert_memory_equal(read + i * VOCAB, logits + some[i] * VOCAB, VOCAB * sizeof *read);
+    mem_free(logits);
+    for (int i = 0; i < 2; i++)
+        workspace_free(w[i]);
+    model_free(all);
+    model_free(listed);
+}
+
 static void used_tiles_are_recorded_only_if_some_may_be_skipped(void **state)
 {
     static const double budgets[] = { 0.0, 0x1p-24 };
@@ -1358,6 +1400,7 @@ int main(void)
         cmocka_unit_test(the_first_gradients_are_those_that_adding_to_zeros_gives),
         cmocka_unit_test(what_is_computed_again_gives_the_same_gradients_bit_for_bit),
         cmocka_unit_test(dropouts_within_a_branch_act_in_training_alone),
+        cmocka_unit_test(rows_without_a_target_change_no_loss),
         cmocka_unit_test(used_tiles_are_recorded_only_if_some_may_be_skipped),
         cmocka_unit_test(parameters_that_decay_come_first_and_all_begin_at_multiples_of_64),
         cmocka_unit_test(bf16_gives_the_losses_and_gradients_of_fp32_to_its_precision),
