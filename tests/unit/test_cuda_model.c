@@ -235,6 +235,38 @@ static void check_bf16(struct alibi_config c, const char *kind, double dropout)
     model_free(here);
 }
 
+/* Few rows have a target, so the output layer gathers them. */
+static void losses_of_few_rows_are_those_of_the_cpu(void **state)
+{
+    static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16 };
+    static const double limits[] = { 1e-4, 2e-2 };
+    struct alibi_config c = small_config("alibi");
+    int32_t tokens[B * MANY], targets[B * MANY];
+    float got[B * MANY], want[B * MANY];
+    char words[80];
+
+    (void)state;
+    start();
+    draw_tokens(tokens, B * MANY, 1);
+    for (int i = 0; i < B * MANY; i++)
+        targets[i] = i % 50 == 7 ? tokens[i] : -1;
+    for (int i = 0; i < 2; i++) {
+        struct model *there = new_model(c, &gpu, types[i]), *here = new_model(c, &cpu, DTYPE_F32);
+        double nll;
+
+        assert_ok(once_loss(there, tokens, targets, B, MANY, got));
+        assert_ok(once_loss(here, tokens, targets, B, MANY, want));
+        for (int r = 0; r < B * MANY; r++)
+            assert_true(targets[r] >= 0 || got[r] == 0);
+        nll = relative(got, want, B * MANY, 0.0);
+        snprintf(words, sizeof words, "nll %.1e limit %.1e", nll, limits[i]);
+        say("model", i == 0 ? "f32" : "bf16", &c, "few targets", words, nll <= limits[i]);
+        model_free(there);
+        model_free(here);
+    }
+    end();
+}
+
 /* Calls `check` for every method and for every kind of block. */
 static void for_every_model(void (*check_model)(struct alibi_config c, const char *kind,
                                                 double dropout))
@@ -692,6 +724,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_and_gradients_in_fp32_are_those_of_the_cpu),
         cmocka_unit_test(losses_and_gradients_in_bf16_are_those_of_the_cpu_to_its_precision),
+        cmocka_unit_test(losses_of_few_rows_are_those_of_the_cpu),
         cmocka_unit_test(what_is_computed_again_gives_the_same_numbers),
         cmocka_unit_test(skipping_leaves_losses_and_gradients_as_they_are),
         cmocka_unit_test(decoding_equals_the_full_forward_for_every_method),
