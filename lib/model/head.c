@@ -5,9 +5,8 @@
  * their logits are overwritten by their gradient.
  *
  * Without training, rows that have no target need no logits: a probe asks for the loss of some
- * tokens at the end of its windows. If a device has traits.lists_targets, and such rows are at
- * least half of a pass, the others are listed and gathered. On a CPU the bits of a row depend on
- * its place in the product, so there all rows keep theirs. */
+ * tokens at the end of its windows. If such rows are at least half of a pass, the others are listed
+ * and gathered. */
 #include "model/walk.h"
 
 enum { TILE_ROWS = 128, TILE_COLUMNS = 256 }; /* of device_traits.wave */
@@ -167,7 +166,7 @@ static alibi_status targets(struct workspace *w, const struct pass *p, const int
     int32_t *list, *wanted;
 
     w->listed = -1;
-    if (a->training || !m->device->ops->traits.lists_targets)
+    if (a->training)
         return m->device->ops->upload(m->device, a->targets, ids);
     for (int64_t r = 0; r < rows; r++)
         listed += ids[r] >= 0;

@@ -49,7 +49,6 @@ struct device_traits {
     int warm_up_steps;      /* until its products are tuned, before steps are timed */
     int timed_calls;        /* between two waits, so that waiting does not count */
     bool times_parts;       /* read_parts has something to tell */
-    bool lists_targets;     /* the output layer gathers the rows that have a target: model/head.c */
     bool own_memory;        /* tensors are not in the host's memory */
 };
 

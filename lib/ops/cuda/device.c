@@ -576,7 +576,6 @@ const struct ops cuda_ops = {
                 .warm_up_steps = 8, /* the autotuner tries products within these */
                 .timed_calls = 10,
                 .times_parts = true,
-                .lists_targets = true,
                 .own_memory = true },
     .finish = cuda_finish,
     .caller_begins = cuda_caller_begins,
