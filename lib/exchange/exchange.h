@@ -198,5 +198,7 @@ alibi_status llamacpp_merges(struct text *json, struct scored_token *tokens, int
 alibi_status llamacpp_read_tokenizer(alibi_tokenizer **out, const struct gguf *g, const char *path);
 alibi_status llamacpp_put_tokenizer(struct gguf_writer *w, const alibi_tokenizer *t, int64_t vocab,
                                     const struct alibi_call *call);
+/* Whether a byte-level file normalizes and cuts text as the one that llama.cpp calls so. */
+bool tokenizer_cuts_as(const struct bpe_file *f, const char *name);
 
 #endif

@@ -174,9 +174,29 @@ static alibi_status format_bytes(struct text *json)
     return bpe_file_write(&file, json);
 }
 
-static alibi_status write_tokenizer(const alibi_tokenizer *t, const char *folder)
+/* Since version 5 AutoTokenizer of transformers takes the tokenizer of a Qwen2 for one of Qwen2,
+ * whatever class the folder names: with its normalizer and its regular expression. */
+static alibi_status check_auto_tokenizer(const struct outgoing *o, const struct text *json)
+{
+    struct bpe_file *file = NULL;
+
+    if (strcmp(o->family->name, "qwen2") != 0)
+        return ALIBI_OK;
+    TRY_RETURN(bpe_file_parse(&file, json->data, json->length, NAME_TOKENIZER));
+    if (!tokenizer_cuts_as(file, "qwen2"))
+        call_warn(o->call,
+                  "AutoTokenizer of transformers 5 cuts text for every '%s' as Qwen2 does, and "
+                  "this tokenizer does not, so its ids may differ there; load it with "
+                  "PreTrainedTokenizerFast.from_pretrained() instead",
+                  o->family->name);
+    bpe_file_free(file);
+    return ALIBI_OK;
+}
+
+static alibi_status write_tokenizer(const struct outgoing *o, const char *folder)
 {
     alibi_status status;
+    const alibi_tokenizer *t = o->tokenizer;
     struct text json = { 0 }, config = { 0 };
     struct json_writer w = json_writer(&config);
     bool of_bytes = strcmp(alibi_tokenizer_type(t), "bytes") == 0;
@@ -186,6 +206,7 @@ static alibi_status write_tokenizer(const alibi_tokenizer *t, const char *folder
 
     TRY(of_bytes ? format_bytes(&json) : tokenizer_format(t, &json));
     TRY(write_text(folder, NAME_TOKENIZER, &json));
+    TRY(check_auto_tokenizer(o, &json));
     json_write_object(&w, NULL);
     json_write_string(&w, "tokenizer_class", "PreTrainedTokenizerFast");
     for (int i = 0; i < 2; i++) {
@@ -346,7 +367,7 @@ static alibi_status write_files(const struct outgoing *o, const char *folder)
     TRY_RETURN(folder_create(folder));
     TRY_RETURN(write_config(o, folder));
     if (o->tokenizer)
-        TRY_RETURN(write_tokenizer(o->tokenizer, folder));
+        TRY_RETURN(write_tokenizer(o, folder));
     TRY_RETURN(write_weights(o, folder));
     return folder_sync(folder);
 }

@@ -79,6 +79,13 @@ static const struct pre *pre_of(const struct bpe_file *f)
     return NULL;
 }
 
+bool tokenizer_cuts_as(const struct bpe_file *f, const char *name)
+{
+    const struct pre *pre = f->characters ? NULL : pre_of(f);
+
+    return pre && strcmp(pre->name, name) == 0;
+}
+
 /* ---- reading */
 
 /* The tokens of a file. */

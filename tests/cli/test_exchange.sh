@@ -55,6 +55,22 @@ expect 3 "'257' is not an id" "$ALIBI" score ids --text "1 257" --quiet
 check "generate ids" "$ALIBI" generate ids --prompt "72 105" --tokens 5 --quiet
 grep -qE '^72 105( [0-9]+){5} ?$' stdout && pass "are numbers" || fail "generate" "$(cat stdout)"
 
+# transformers does not read the tokenizer of a Qwen2 as the file has it, unless it is Qwen2's.
+qwen2=(--position rotary --norm rmsnorm --activation swiglu --no-biases --qkv-biases)
+"$ALIBI" text --quiet --text-bytes 30000 --out words.txt > /dev/null
+cuts="(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
+cuts+='|\s*[\r\n]+|\s+(?!\S)|\s+'
+"$ALIBI" tokenize --quiet --train --vocab 400 --pattern "$cuts" words.txt -o plain.json > /dev/null
+sed 's/"normalizer": null/"normalizer": {"type": "NFC"}/' plain.json > nfc.json
+for name in plain nfc; do
+    check "train with $name.json" "$ALIBI" train words.txt --tokenizer $name.json "${tiny[@]:2}" \
+        "${qwen2[@]}" --out "run-$name"
+    check "export" "$ALIBI" export "run-$name" --format hf --out "hf-$name"
+    warned=$(grep -c "load it with PreTrainedTokenizerFast" stderr)
+    [ "$name $warned" = "plain 1" ] || [ "$name $warned" = "nfc 0" ] &&
+        pass "says how transformers reads $name.json" || fail "export" "$warned warnings: $name"
+done
+
 # The section of README.md, on a smaller model; its last options shorten what would take long.
 mkdir readme && cp -r hf readme/bloom-560m
 check "text" "$ALIBI" text "${text[@]}" --quiet --out readme/text.txt
@@ -129,6 +145,15 @@ assert t(text, add_special_tokens=False)["input_ids"] == want, t(text)
 assert t.eos_token_id == 256
 END
     fail "AutoTokenizer" "$(tail -n 1 stderr)"
+"$python" - << 'END' > stdout 2> stderr && pass "and of those of Qwen2, read as it is said" ||
+import tokenizers, transformers
+text = "It was \u00e9vening e\u0301, 1984:  the 12th"
+for name, kind in ("plain", "PreTrainedTokenizerFast"), ("nfc", "AutoTokenizer"):
+    want = tokenizers.Tokenizer.from_file(f"{name}.json").encode(text, add_special_tokens=False).ids
+    read = getattr(transformers, kind).from_pretrained(f"hf-{name}")
+    assert read(text, add_special_tokens=False)["input_ids"] == want, name
+END
+    fail "tokenizers of Qwen2" "$(tail -n 1 stderr)"
 for family in llama mpt; do
     run "$python" "$SOURCE/bench/large_import.py" "$ALIBI" readme/text.txt --family $family \
         --size tiny --file-bytes 100000 --device cpu --lengths 64,256 --tokens 1000 --check
