@@ -83,6 +83,7 @@ class Theirs:
         more = dict(file, normalizer=without_prefix(file["normalizer"]), pre_tokenizer=without_prefix(file["pre_tokenizer"]))
         self.prefixes = more != file or file["model"].get("byte_fallback", False)
         self.more = Tokenizer.from_str(json.dumps(more))  # for text that continues
+        self.added = [token["content"] for token in file["added_tokens"]]
 
     def encode(self, text):
         return self.tokenizer.encode(text, add_special_tokens=False).ids
@@ -195,7 +196,12 @@ def compare_document(stream, theirs, ours, path):
     """The whole file is one line of ids; returns bytes and tokens."""
     size = tokens = 0
     expect(stream, b"%d " % ours.begin if ours.begin >= 0 else b"", "the begin")
-    for batch in batches(pieces(path)):
+    whole = pathlib.Path(path).read_bytes().decode()
+    if theirs.prefixes and any(token in whole for token in theirs.added):
+        texts = [whole]  # a blank may be put after an added token, which the tokenizer of text that continues does not do
+    else:
+        texts = pieces(path)
+    for batch in batches(texts):
         encoded = theirs.encode_all(batch, continues=True)
         if size == 0:
             encoded[0] = theirs.encode(batch[0])
