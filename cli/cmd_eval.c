@@ -434,15 +434,17 @@ static alibi_status evaluate_lengths(const struct job *job, const struct alibi_i
             print_positions(result);
         fflush(stdout);
     }
-    if (status == ALIBI_INTERRUPTED)
-        cli_fail(status, "stopped; the results of %d of %d lengths are printed", done,
-                 lengths->count);
-    if ((status == ALIBI_OK || status == ALIBI_INTERRUPTED) && !job->json && lengths->count > 1)
+    if (status != ALIBI_OK)
+        cli_terminal_clear();
+    if (status != ALIBI_OK && done > 0)
+        cli_fail(status, "%s; the results of %d of %d lengths are printed",
+                 status == ALIBI_INTERRUPTED ? "stopped" : alibi_error(), done, lengths->count);
+    if (done > 0 && !job->json && lengths->count > 1)
         printf("change: nll against length %lld, paired over the text; error and ± are one "
                "standard error\n",
                (long long)results[0].length);
-    if ((status == ALIBI_OK || status == ALIBI_INTERRUPTED) && job->json)
-        print_results_json(s, results, done, job->verify, status == ALIBI_INTERRUPTED);
+    if (done > 0 && job->json)
+        print_results_json(s, results, done, job->verify, status != ALIBI_OK);
     return status;
 }
 

@@ -376,6 +376,7 @@ ends INT 130 "$ALIBI" bench train --repeats 1000
 
 # Eval has something to lose once a length is done.
 stops() { # signal, OPTION...: it is sent when the second length has begun
+    : > stderr # not what an earlier one has said
     "$ALIBI" eval run --lengths 16,4096 --protocol sliding --stride 1 "${text[@]}" "${@:2}" \
         > stdout 2> stderr < /dev/null &
     local evaluation=$!
@@ -393,4 +394,20 @@ stops INT --json
 is_json stdout && [ "$(grep -c '"nll": .*' stdout)" -ge 1 ] && grep -q '"stopped": true' stdout &&
     [ "$(grep -c '"length"' stdout)" = 1 ] && pass "whole JSON of what is done" ||
     fail "eval --json" "not all of it"
+
+# Nor does a failure lose it: the first allocation that fails once a length is done.
+after_one() { # OPTION...
+    for n in $(seq 100 5 1000); do
+        run env ALIBI_FAULT=memory:$n "$ALIBI" eval run --quiet --lengths 16,32 "${text[@]}" "$@"
+        grep -q 'the results of 1 of 2 lengths are printed$' stderr && break
+    done
+    [ "$code" = 4 ] && [ "$(wc -l < stderr)" = 1 ] && grep -q 'not enough memory for' stderr &&
+        pass "a failure after one length: ${*:-table}" || fail "eval $*" "exit code $code"
+}
+after_one
+[ "$(awk '$1 == 16' stdout | wc -l)" = 1 ] && grep -q '^change: ' stdout &&
+    pass "with the row that is done, and its key" || fail "eval" "no row"
+after_one --json
+is_json stdout && grep -q '"stopped": true' stdout && [ "$(grep -c '"length"' stdout)" = 1 ] &&
+    pass "whole JSON of what is done" || fail "eval --json" "not all of it"
 finish
