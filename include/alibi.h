@@ -663,7 +663,8 @@ struct alibi_plan {
                                              none; -1: not known */
 };
 
-/* For each of some ranks, which share the optimizer's state; 1: for one process. */
+/* For each of some ranks, which share the optimizer's state; 1: for one process. ALIBI_USAGE:
+ * several with ALIBI_AUTOTUNE_WIDE, which is for one. */
 ALIBI_API alibi_status alibi_plan_training(alibi_device *device, const struct alibi_config *config,
                                            const struct alibi_training *training, int64_t ranks,
                                            struct alibi_plan *plan);

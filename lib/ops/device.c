@@ -92,7 +92,6 @@ static alibi_status open_gpu(alibi_device *d, const struct alibi_compute *comput
     d->device.lock = &d->lock;
     d->close = close;
     d->gpu = true;
-    d->device.autotune = compute->autotune;
     d->type = compute->precision == ALIBI_FP32 ? DTYPE_F32 : DTYPE_BF16;
     return ALIBI_OK;
 }
@@ -140,6 +139,7 @@ alibi_status alibi_device_open(alibi_device **out, const struct alibi_compute *c
     TRY(options_check(&group, 1));
     TRY(NEW_ZERO_ARRAY(&d, 1, "a device"));
     TRY(open_any(d, compute, call));
+    d->device.autotune = compute->autotune;
     *out = d;
     d = NULL;
 out:

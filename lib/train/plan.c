@@ -140,6 +140,9 @@ alibi_status plan_training_of_ranks(struct alibi_plan *plan, int ranks,
     struct alibi_plan made;
     struct device_memory memory;
 
+    if (ranks > 1 && device->autotune == ALIBI_AUTOTUNE_WIDE)
+        return fail(ALIBI_USAGE, "--autotune wide is for one process: each of several would choose "
+                                 "other algorithms; omit it");
     TRY_RETURN(training_resolve(&resolved, config));
     TRY_RETURN(measure(&t, training->batch, training->train_length, &made));
     made.largest_batch = made.longest_input = -1;

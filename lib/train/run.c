@@ -374,14 +374,10 @@ static bool unfinished(const struct run *r)
 
 /* What was timed must not decide which bits a resumed run has, so the first step of a run chooses,
  * and no later one. */
-static alibi_status begin_choices(struct run *r)
+static void begin_choices(struct run *r)
 {
     r->wide = device_tunes_widely(r->device);
-    if (r->wide && comm_size(r->comm) > 1)
-        return fail(ALIBI_USAGE, "--autotune wide is for one process: each of several would choose "
-                                 "other algorithms; omit it");
     device_tune(r->device, r->wide ? TUNING_WIDE : TUNING_SAME_BITS);
-    return ALIBI_OK;
 }
 
 /* Those of the checkpoint, whatever this call asks for. */
@@ -1055,7 +1051,7 @@ static alibi_status train(alibi_device *device, const struct alibi_config *confi
     forecast_begin(forecast);
     device_reset_peak(r.device);
     TRY(check_ranks(&r, resume));
-    TRY(comm_agree(r.comm, begin_choices(&r)));
+    begin_choices(&r);
     TRY(comm_agree(r.comm, make(&r)));
     TRY(comm_agree(r.comm, optimizer_connect(&r.optimizer, &r.training, call)));
     if (training->init && !resume) /* a model that does not fit must not leave a folder */

@@ -3,7 +3,7 @@
 # another number, stopped and killed, and used wrongly.
 . "$(dirname "$0")/lib.sh"
 
-need_mpi 44
+need_mpi 45
 ranks() { # N, then the arguments of train
     mpirun -n "$1" --oversubscribe "$program" train --device cpu "${@:2}"
 }
@@ -119,6 +119,8 @@ two() { # arguments of rank 0, --, of rank 1
 }
 expect_ranks 2 "train: 3 ranks cannot divide a step of 4 passes.*--batch 4 --accumulate 3" \
     ranks 3 "${small[@]}" --accumulate 4 --out wrong
+expect_ranks 2 "train: --autotune wide is for one process: .*; omit it" \
+    ranks 2 "${small[@]}" --autotune wide --out wrong
 expect_ranks 2 "train: rank 1 on '.*' has another recipe than rank 0" two --lr 0.1 -- --lr 0.2
 expect_ranks 2 "train: rank 1 on '.*' has another text than rank 0" two -- --text-bytes 300000
 yes "a text to train on" | head -n 2000 > text.txt

@@ -79,6 +79,12 @@ check "plan: a step is a pass and the exchange" \
     awk -v step="$step" 'BEGIN { exit step < 0.45 || step > 0.47 }'
 expect 2 "64 ranks cannot divide a step of 32 passes" "$ALIBI" plan --gpus 64 --gpu-memory 80 \
     --recipe "$SOURCE/recipes/paper-1.3b.json" --vocab 50304
+# What training refuses, wherever the GPUs are.
+for where in "" "--gpu-memory 80"; do
+    expect 2 "autotune wide is for one process: .*; omit it" \
+        "$ALIBI" plan --gpus 4 --accumulate 4 --autotune wide $where
+    check "plan: one process may, $where" "$ALIBI" plan --gpus 1 --autotune wide $where
+done
 
 # A driver that is too old, where there is a backend that would ask it
 mkdir driver && cc -shared -fPIC -o driver/libcuda.so.1 "$SOURCE/tests/cli/old_driver.c"
