@@ -373,6 +373,7 @@ static void append_claims(struct text *out, const struct report_experiment *x, i
                           bool colour)
 {
     static const char *const colours[] = { "\x1b[33m", "\x1b[32m", "\x1b[31m" };
+    size_t start = out->length;
 
     for (int i = 0; i < x->claims; i++) {
         const struct report_claim *c = &x->claim[i];
@@ -400,6 +401,8 @@ static void append_claims(struct text *out, const struct report_experiment *x, i
         text_append(out, "\n");
         text_free(&line);
     }
+    if (factor_since(out, start))
+        text_append(out, "%s\n\n", FACTOR_KEY);
 }
 
 alibi_status report_experiment_text(struct text *out, const struct report_experiment *x,

@@ -254,6 +254,7 @@ alibi_status report_experiment_html(struct text *out, const struct report_experi
 {
     struct view v;
     char title[sizeof(struct escaped) + 32];
+    size_t claims;
 
     view_init(&v, x->section[0].result);
     v.sparse = true;
@@ -286,8 +287,11 @@ alibi_status report_experiment_html(struct text *out, const struct report_experi
         TRY_RETURN(verdict_html(out, &v, x, &x->target[i]));
     if (x->claims > 0)
         text_append(out, "<h2>Claims</h2>\n");
+    claims = out->length;
     for (int i = 0; i < x->claims; i++)
         append_claim(out, &x->claim[i], i + 1);
+    if (factor_since(out, claims))
+        text_append(out, "<p class=\"note\">%s</p>\n", FACTOR_KEY);
     if (x->derived.length > 0) {
         text_append(out, "<h2>Models with the weights of another</h2>\n<pre>");
         append_escaped(out, x->derived.data);

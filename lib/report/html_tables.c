@@ -49,6 +49,14 @@ static void append_ppl(struct text *out, const struct view *v, int method, int64
                 escape(error.text).text);
 }
 
+/* What ± means in a table of perplexities, and ×÷ if it is there. */
+static void append_error_key(struct text *out, const struct view *v)
+{
+    text_append(out, "± is one standard error%s%s.",
+                v->seeds > 1 ? ", of the text and of the seeds" : " of the text",
+                view_has_factor(v) ? ", ×÷ the same as a factor" : "");
+}
+
 /* Methods down, lengths across, the standard error below each value. */
 void html_perplexity_table(struct text *out, const struct view *v)
 {
@@ -61,12 +69,12 @@ void html_perplexity_table(struct text *out, const struct view *v)
                 "aria-label=\"Perplexity by test length\" tabindex=\"0\">\n"
                 "<table class=\"data%s\">\n"
                 "<caption><div><b>Perplexity by test length in tokens.</b> "
-                "<span>The lowest of each column is bold; ± is one standard error%s%s.%s</span>"
-                "</div></caption>\n"
+                "<span>The lowest of each column is bold; ",
+                v->lengths < 4 ? " narrow" : "");
+    append_error_key(out, v);
+    text_append(out,
+                "%s</span></div></caption>\n"
                 "<thead><tr><th scope=\"col\">method</th>",
-                v->lengths < 4 ? " narrow" : "",
-                v->seeds > 1 ? ", of the text and of the seeds" : " of the text",
-                view_has_factor(v) ? ", ×÷ the same as a factor" : "",
                 ignorant
                     ? " † has learned nothing: it is less than 5% better than token frequencies."
                     : "");
@@ -96,13 +104,15 @@ void html_stream_table(struct text *out, const struct view *stream)
                 "<caption><div><b>As one stream of %lld tokens.</b> <span>Tiles are the share of "
                 "attention that was computed; a dash means that a method cannot stream. The "
                 "second column has the same tokens, one contiguous passage, in windows of the "
-                "training length. ± is one standard error%s.</span></div></caption>\n"
+                "training length. ",
+                (long long)stream->length[0]);
+    append_error_key(out, stream);
+    text_append(out,
+                "</span></div></caption>\n"
                 "<thead><tr><th scope=\"col\">method</th>"
                 "<th scope=\"col\">perplexity<small>as a stream</small></th>"
                 "<th scope=\"col\">perplexity<small>in windows of %lld</small></th>"
                 "<th scope=\"col\">tiles<small>computed</small></th></tr></thead>\n<tbody>\n",
-                (long long)stream->length[0],
-                stream->seeds > 1 ? ", of the text and of the seeds" : " of the text",
                 (long long)stream->train_length);
     for (int m = 0; m < stream->methods; m++) {
         struct alibi_eval_result e = view_mean(stream, m, stream->length[0]);

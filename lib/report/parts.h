@@ -28,6 +28,8 @@ struct shown show_error(double value, int decimals);
  * one is shown as a factor, ×÷4.3: the value less its error would be near 0, or below. */
 struct shown show_ppl_error(double ppl, double error);
 bool error_is_factor(double error);
+bool factor_since(const struct text *out, size_t start); /* there is one in what was appended */
+#define FACTOR_KEY "± is one standard error, ×÷ the same as a factor."
 struct shown show_nats(double value);  /* differences of losses: 0.0123, -0.0004 */
 struct shown show_count(double value); /* 950, 12.3K, 1.80M */
 struct shown show_bytes(double value); /* 83.2 MiB */
@@ -252,7 +254,8 @@ struct alibi_eval_result view_mean(const struct view *v, int method, int64_t len
 double view_ppl(const struct view *v, int method, int64_t length); /* NaN if there is none */
 
 double view_error(const struct view *v, int method, int64_t length); /* that standard_error */
-bool view_has_factor(const struct view *v); /* an error that is shown as one */
+/* An error that is shown as one; of a stream also in its table's column of windows. */
+bool view_has_factor(const struct view *v);
 
 /* The standard deviation of the loss over the seeds; NaN with fewer than two. */
 double view_spread(const struct view *v, int method, int64_t length);

@@ -69,6 +69,11 @@ bool error_is_factor(double error)
     return isfinite(error) && error >= 0.5;
 }
 
+bool factor_since(const struct text *out, size_t start)
+{
+    return out->status == ALIBI_OK && out->length > start && strstr(out->data + start, "×÷");
+}
+
 struct shown show_ppl_error(double ppl, double error)
 {
     double value = ppl * error;

@@ -243,11 +243,15 @@ double view_error(const struct view *v, int method, int64_t length)
 
 bool view_has_factor(const struct view *v)
 {
+    struct view passage = view_passage(v);
     bool any = false;
 
-    for (int m = 0; m < v->methods; m++)
+    for (int m = 0; m < v->methods; m++) {
         for (int i = 0; i < v->lengths; i++)
             any |= error_is_factor(view_error(v, m, v->length[i]));
+        if (v->protocol == ALIBI_STREAM)
+            any |= error_is_factor(view_error(&passage, m, v->train_length));
+    }
     return any;
 }
 

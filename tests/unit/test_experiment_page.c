@@ -220,6 +220,28 @@ static void a_claim_shows_the_comparison_that_decides(void **state)
     free_sample(s);
 }
 
+/* Once, on the page and on the terminal. */
+static void a_claim_with_a_factor_says_what_it_is(void **state)
+{
+    struct sample *s = new_sample();
+
+    (void)state;
+    add_claims(s);
+    for (int with = 0; with < 2; with++) {
+        struct text page, text = { 0 };
+
+        s->comparison[1].left.error = with ? 0.7 : 0.01;
+        page = page_of(s);
+        assert_ok(report_experiment_text(&text, &s->x, 80, false));
+        assert_int_equal(count_of(page.data, "×÷ the same as a factor"), with);
+        assert_int_equal(count_of(text.data, "×÷ the same as a factor"), with);
+        assert_int_equal(strstr(text.data, "22.0×÷2.0") != NULL, with);
+        text_free(&page);
+        text_free(&text);
+    }
+    free_sample(s);
+}
+
 /* Of what is not there yet neither a box nor a row; of a model with the weights of another no row
  * of what its training cost. */
 static void an_unfinished_page_shows_only_models_with_results(void **state)
@@ -688,6 +710,7 @@ int main(void)
         cmocka_unit_test(each_model_has_its_loss_by_position_at_several_lengths),
         cmocka_unit_test(losses_by_position_have_the_range_of_the_seeds),
         cmocka_unit_test(a_claim_shows_the_comparison_that_decides),
+        cmocka_unit_test(a_claim_with_a_factor_says_what_it_is),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

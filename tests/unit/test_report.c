@@ -107,6 +107,43 @@ static void what_was_not_read_as_a_stream_is_not_shown(void **state)
     free(r);
 }
 
+/* Whether it is in the text between two others, the first of which has to be there. */
+static bool between(const char *text, const char *from, const char *to, const char *part)
+{
+    const char *start = strstr(text, from), *end, *found;
+
+    assert_non_null(start);
+    end = strstr(start, to);
+    found = strstr(start, part);
+    return found != NULL && (end == NULL || found < end);
+}
+
+/* Below the table of its lengths, above that of a stream, also where only its windows have one. */
+static void a_factor_is_explained_at_the_table_that_has_one(void **state)
+{
+    struct alibi_compare_result *r = new_results();
+    struct alibi_compare_seed *s = &r->method[0].seed[0];
+    double *error[] = { &s->by_length[0].standard_error, &s->stream.standard_error,
+                        &s->passage.standard_error };
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct text text = { 0 }, page = { 0 };
+
+        *error[i] = 0.7;
+        assert_ok(report_text(&text, r, 80, false));
+        assert_ok(report_html(&page, r, NULL));
+        *error[i] = 0.002;
+        assert_int_equal(between(text.data, "Perplexity by", "As one", "factor"), i == 0);
+        assert_int_equal(between(text.data, "As one", "\nmethod", "factor"), i > 0);
+        assert_int_equal(between(page.data, "<b>Perplexity by", "<thead>", "factor"), i == 0);
+        assert_int_equal(between(page.data, "<b>As one", "<thead>", "factor"), i > 0);
+        text_free(&text);
+        text_free(&page);
+    }
+    free(r);
+}
+
 static void best_value_is_bold_in_colour(void **state)
 {
     struct alibi_compare_result *r = new_results();
@@ -260,6 +297,7 @@ int main(void)
         cmocka_unit_test(the_terminal_plot_has_error_bars),
         cmocka_unit_test(what_was_not_measured_with_a_sliding_window_is_not_shown),
         cmocka_unit_test(what_was_not_read_as_a_stream_is_not_shown),
+        cmocka_unit_test(a_factor_is_explained_at_the_table_that_has_one),
         cmocka_unit_test(best_value_is_bold_in_colour),
         cmocka_unit_test(no_line_is_wider_than_the_terminal),
         cmocka_unit_test(names_cannot_send_escape_sequences_to_the_terminal),
