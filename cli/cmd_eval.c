@@ -183,13 +183,13 @@ static void print_head(const struct alibi_eval_result *r, const struct job *job,
 }
 
 /* Four digits, also if the last are zeros, or all digits before the point as long as they fit the
- * column. */
+ * column. Limits are half a last digit below the power of ten, so that 9.9996 becomes 10.00. */
 static const char *short_ppl(char *buffer, double ppl)
 {
-    double digits = floor(log10(ppl)) + 1; /* before the point */
+    int decimals = ppl < 9.9995 ? 3 : ppl < 99.995 ? 2 : ppl < 999.95 ? 1 : 0;
 
-    if (ppl >= 1 && ppl < 1e8)
-        snprintf(buffer, CLI_SHORT, "%.*f", digits < 4 ? 4 - (int)digits : 0, ppl);
+    if (ppl < 99999999.5)
+        snprintf(buffer, CLI_SHORT, "%.*f", decimals, ppl);
     else
         snprintf(buffer, CLI_SHORT, "%.4g", ppl);
     return buffer;

@@ -45,7 +45,7 @@ struct shown show_ppl(double value)
 
 struct shown show_real(double value, int decimals)
 {
-    if (isfinite(value) && fabs(value) < 1000)
+    if (isfinite(value) && fabs(value) < 1000 - 0.5 * pow(10, -decimals))
         return shown("%.*f", decimals, value);
     return isfinite(value) ? show_ppl(value) : shown(NO_VALUE);
 }
@@ -118,7 +118,7 @@ struct shown show_share(double value)
 {
     if (!isfinite(value))
         return shown(NO_VALUE);
-    return shown(value > 0 && value < 0.00995 ? "%.1f%%" : "%.0f%%", 100 * value);
+    return shown(value > 0 && value < 0.0095 ? "%.1f%%" : "%.0f%%", 100 * value);
 }
 
 struct shown show_distances(int bin)

@@ -31,6 +31,33 @@ run "$ALIBI" eval run --quiet "${text[@]}" --tokens 160 --lengths "$(seq -s , 17
 awk '/^ +[0-9]/ { rows++; digits = $2; gsub(/[^0-9]/, "", digits); wrong += length(digits) != 4 }
     END { exit rows != 31 || wrong > 0 }' stdout &&
     pass "perplexities have four digits, zeros too" || fail "digits" "fewer in a row"
+
+# A model known to the last digit: exported, changed, imported; all weights but two are 0.
+# The last norm gives x, its first bias, which only the embedding of "a" reads: on a text of nothing
+# else the perplexity is 1 + 256 / exp(x).
+patch_file() { # bytes for printf, offset
+    printf "$1" | dd of=known/model.safetensors bs=1 seek="$2" conv=notrunc status=none
+}
+"$ALIBI" train "${tiny[@]}" --embedding-norm --out normed > /dev/null
+"$ALIBI" export normed --format hf --out known --quiet > stdout
+size=$(stat -c %s known/model.safetensors)
+data=$((8 + $(od -An -tu8 -N 8 known/model.safetensors))) # after the header and its length
+truncate -s $data known/model.safetensors
+truncate -s "$size" known/model.safetensors
+patch_file '\x00\x00\x80\x3f' $((data + 97 * 16 * 4)) # 1: the embedding is the first tensor
+head -c 400 /dev/zero | tr '\0' a > a.txt
+rounds() { # the bytes of x, the perplexity, how it is shown
+    patch_file "$1" $((size - 16 * 4)) # the last bias is the last tensor
+    rm -rf rounded
+    "$ALIBI" import known --out rounded --quiet > stdout 2> stderr
+    run "$ALIBI" eval rounded a.txt --length 16 --tokens 160 --contiguous --quiet
+    [ "$(awk '$1 == 16 { print $2 }' stdout)" = "$3" ] && pass "$2 is shown as $3" ||
+        fail "$2 is shown as $3" "as $(awk '$1 == 16 { print $2 }' stdout)"
+}
+rounds '\x39\x45\x56\x40' 9.9998 10.00
+rounds '\x4c\x38\x73\x3f' 99.998 100.0
+rounds '\x83\x47\xae\xbf' 999.98 1000
+rounds '\x10\x90\x6a\xc0' 9999.8 10000
 check "one length" "$ALIBI" eval run --quiet "${text[@]}" --length 16
 ! grep -q change stdout && pass "has no change" || fail "change" "of one length"
 eval_json --lengths 16,64 --tokens 160

@@ -11,10 +11,18 @@ static void numbers_have_the_digits_that_mean_something(void **state)
     assert_string_equal(show_ppl(41.23).text, "41.2");
     assert_string_equal(show_ppl(99.96).text, "100");
     assert_string_equal(show_ppl(406.4).text, "406");
+    assert_string_equal(show_ppl(9999.4).text, "9999");
+    assert_string_equal(show_ppl(9999.96).text, "10.0K");
+    assert_string_equal(show_ppl(99949).text, "99.9K");
+    assert_string_equal(show_ppl(99999.6).text, "100K");
+    assert_string_equal(show_ppl(999999.6).text, "1.00M");
     assert_string_equal(show_ppl(123456).text, "123K");
     assert_string_equal(show_ppl(INFINITY).text, "∞");
     assert_string_equal(show_ppl(NAN).text, NO_VALUE);
     assert_string_equal(show_real(-0.12345, 3).text, "-0.123");
+    assert_string_equal(show_real(999.94, 1).text, "999.9");
+    assert_string_equal(show_real(999.96, 1).text, "1000"); /* as 1000 is */
+    assert_string_equal(show_real(-999.9996, 3).text, "-1000");
     assert_string_equal(show_real(-INFINITY, 3).text, NO_VALUE);
 }
 
@@ -52,7 +60,8 @@ static void shares_are_percentages(void **state)
     assert_string_equal(show_share(1).text, "100%");
     assert_string_equal(show_share(0.2417).text, "24%");
     assert_string_equal(show_share(0.0031).text, "0.3%");
-    assert_string_equal(show_share(0.00996).text, "1%");
+    assert_string_equal(show_share(0.0094).text, "0.9%");
+    assert_string_equal(show_share(0.0096).text, "1%");
     assert_string_equal(show_share(0).text, "0%");
     assert_string_equal(show_share(NAN).text, NO_VALUE);
 }
