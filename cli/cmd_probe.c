@@ -83,6 +83,27 @@ static void print_kind(const struct alibi_targets_result *r, int kind)
     }
 }
 
+/* What the columns are, below the last table. */
+static void print_columns(const struct alibi_targets_result *r)
+{
+    const char *const columns[][2] = {
+        { "gain", "nll with L tokens of context - nll with these" },
+        { "swapped", "the gain that is left if text beyond L is that of another document" },
+        { "content", "gain - swapped: the use of what the far text says" },
+        { "window", r->request.sinks > 0
+                        ? "the gain that is left if attention is cut to the last L keys and the "
+                          "first, of --sinks"
+                        : "the gain that is left if attention is cut to the last L keys" },
+        { "error", "one standard error of the number before it" },
+    };
+
+    printf("\nL = %lld; in nats per token:\n", (long long)r->request.length);
+    for (int i = 0; i < CLI_COUNT(columns); i++) {
+        printf("  %-7s  ", columns[i][0]);
+        cli_print_wrapped(stdout, columns[i][1], 11, 11);
+    }
+}
+
 static const char *plural(int64_t count)
 {
     return count == 1 ? "" : "s";
@@ -163,6 +184,7 @@ static void print_targets(const struct job *job, const struct alibi_targets_resu
         (long long)r->documents, plural(r->documents), (long long)r->short_documents);
     for (int kind = 0; kind < ALIBI_TARGET_KINDS; kind++)
         print_kind(r, kind);
+    print_columns(r);
     print_reach(r, has_learned(job, r));
     if (!r->units_are_documents)
         printf("Errors take the blocks of few documents as independent, so they are too small.\n");

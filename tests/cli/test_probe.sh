@@ -10,6 +10,11 @@ head -n 1 stdout | grep -q "^fixed targets, split all of 'valid.txt': 12 blocks 
     pass "the head names the text and the targets" || fail "probe" "another head"
 [ "$(grep -c '^ *\(8\|16\|32\|64\) ' stdout)" = 12 ] &&
     pass "a row per context for all targets, repeats and others" || fail "probe" "other rows"
+for column in $(sed -n '/^all: /{n;s/context\|nll//g;p}' stdout | tr ' ' '\n' | sort -u); do
+    grep -q "^  $column  " stdout && pass "the column $column is explained" ||
+        fail "probe" "what is $column?"
+done
+grep -q '^L = 16; in nats' stdout && pass "and L is given" || fail "probe" "what is L?"
 grep -q '^The model†\? \(holds\|breaks\|uses far text\): from 16 to 64 tokens' stdout &&
     pass "the verdict" || fail "probe" "no verdict"
 grep -q '^  uses    the gain of the longest context over L' stdout && pass "and its rules" ||
