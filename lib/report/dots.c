@@ -125,23 +125,30 @@ static double number_at(const void *of, int64_t k)
     return ((const struct report_numbers *)of)->value[k];
 }
 
-static const char *title_of(const char *name)
+/* What a number is called above its figure, and at the axis. A name that is not known here, of
+ * another version, is its own. */
+struct words {
+    const char *name, *title, *label;
+};
+
+static struct words words_of(const char *name)
 {
-    static const char *const titles[][2] = {
-        { "slopes", "Slopes of each head" },
-        { "logn", "logn: the factor s of each head, on ln n" },
+    static const struct words known[] = {
+        { "slopes", "Slopes of each head", "slope" },
+        { "logn", "logn: the factor s of each head, on ln n", "factor s" },
         { "gate_tokens",
-          "fox: how many tokens the gate of each head keeps, where the text does not move it" },
-        { "kerple_p", "kerple: p of each head, how steeply the bias falls" },
-        { "kerple_a", "kerple: a of each head, the scale of its distances" },
-        { "bam_alpha", "bam: alpha of each head, the logarithm of its slope" },
-        { "bam_beta", "bam: beta of each head, the power of the distance" },
+          "fox: how many tokens the gate of each head keeps, where the text does not move it",
+          "tokens" },
+        { "kerple_p", "kerple: p of each head, how steeply the bias falls", "p" },
+        { "kerple_a", "kerple: a of each head, the scale of its distances", "a" },
+        { "bam_alpha", "bam: alpha of each head, the logarithm of its slope", "alpha" },
+        { "bam_beta", "bam: beta of each head, the power of the distance", "beta" },
     };
 
-    for (size_t i = 0; i < sizeof titles / sizeof *titles; i++)
-        if (strcmp(name, titles[i][0]) == 0)
-            return titles[i][1];
-    return name;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(name, known[i].name) == 0)
+            return known[i];
+    return (struct words){ name, name, name };
 }
 
 /* The rows of one name; seeds have rows of their own. */
@@ -149,9 +156,10 @@ static alibi_status append_name(struct text *out, const struct view *v,
                                 const struct report_experiment *x, const char *name, int index)
 {
     struct dots_row *rows = NULL;
-    struct dots d = { .title = title_of(name),
+    struct words words = words_of(name);
+    struct dots d = { .title = words.title,
                       .caption = "One dot per head, one row per training and layer.",
-                      .label = name,
+                      .label = words.label,
                       .mark = NAN };
     const struct report_numbers *last = NULL;
     char id[48];
