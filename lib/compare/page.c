@@ -435,6 +435,44 @@ out:
 
 /* ---- both */
 
+/* A folder without a recipe: a model of an experiment that has the weights of another, the folder
+ * of all models, of the texts, or a checkpoint is part of what one of the two above it holds. */
+static alibi_status refuse_folder(const char *dir)
+{
+    static const char *const signs[] = { NAME_EXPERIMENT, NAME_RECIPE };
+    alibi_status status;
+    char *at = NULL, *above = NULL, *sign = NULL;
+    bool found = false;
+
+    TRY(path_absolute(&at, dir));
+    for (int level = 0; level < 2 && !found; level++) {
+        TRY(path_folder(&above, at));
+        mem_free(at);
+        at = above;
+        above = NULL;
+        for (int i = 0; i < 2 && !found; i++) {
+            TRY(path_join(&sign, at, signs[i]));
+            found = file_exists(sign);
+            mem_free(sign);
+            sign = NULL;
+        }
+    }
+    if (found)
+        status =
+            fail(ALIBI_BAD_INPUT,
+                 "'%s' has no page of its own: it is part of what '%s' holds; give that folder",
+                 dir, at);
+    else
+        status = fail(ALIBI_BAD_INPUT,
+                      "'%s' holds no comparison, experiment or training run: it has no " NAME_RECIPE
+                      "; give the --out of 'alibi compare', 'reproduce' or 'train'",
+                      dir);
+out:
+    mem_free(sign);
+    mem_free(at);
+    return status;
+}
+
 alibi_status page_of_folder(const char *dir, int64_t refresh, bool *finished)
 {
     alibi_status status;
@@ -447,10 +485,7 @@ alibi_status page_of_folder(const char *dir, int64_t refresh, bool *finished)
         goto out;
     }
     if (!file_exists(recipe)) {
-        status = fail(ALIBI_BAD_INPUT,
-                      "'%s' holds no comparison, experiment or training run: it has no " NAME_RECIPE
-                      "; give the --out of 'alibi compare', 'reproduce' or 'train'",
-                      dir);
+        status = refuse_folder(dir);
         goto out;
     }
     TRY(json_read(&json, recipe));

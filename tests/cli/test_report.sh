@@ -23,6 +23,9 @@ expect 3 "there is no folder 'nowhere'" "$ALIBI" report nowhere
 mkdir empty
 expect 3 "'empty' holds no comparison, experiment or training run" "$ALIBI" report empty
 expect 3 "holds no comparison" "$ALIBI" report .
+checkpoint=$(newest compared/alibi)
+expect 3 "'$checkpoint' has no page of its own: .* '.*/compared/alibi' holds; give that folder" \
+    "$ALIBI" report "$checkpoint"
 expect 2 "every" "$ALIBI" report compared --watch --every 0
 expect 2 "" "$ALIBI" report
 

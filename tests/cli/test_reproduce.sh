@@ -653,6 +653,11 @@ nll() { # model, number of the length
         "derived/models/$1-seed-1/result.json" | sed -n "$2p"
 }
 holds "no training of their own" test ! -e derived/models/yarn-seed-1/log.jsonl
+check "the page of one of its trainings" "$ALIBI" report derived/models/plain-seed-1
+for part in models/yarn-seed-1 models texts; do
+    expect 3 "'derived/$part' has no page of its own: .* '.*/derived' holds; give that folder" \
+        "$ALIBI" report derived/$part
+done
 holds "checkpoints went when all were tested" test ! -e derived/models/plain-seed-1/step-00000060
 holds "YaRN changes the loss" test "$(nll yarn 2)" != "$(nll plain 2)"
 holds "a temperature does nothing at the training length" test "$(nll fitted 1)" = "$(nll plain 1)"
