@@ -399,40 +399,98 @@ static alibi_status read_model(struct reader *r, const char *key, json_t *json,
 static alibi_status read_fit(struct reader *r, struct experiment_model *m, json_t *json)
 {
     json_t *fit = json_object_get(json, "fit");
+    int64_t trained = m->training.train_length;
 
     if (fit == NULL)
         return ALIBI_OK;
     if (!json_is_object(fit))
         return fail_type(r, "fit", "an object with \"length\" and \"tokens\"");
-    m->fit = (struct alibi_fit){ .length = 4 * m->training.train_length, .tokens = 1 << 17 };
+    m->fit = (struct alibi_fit){ .length = 4 * trained, .tokens = 1 << 17 };
     reader_enter(r, "fit");
     TRY_RETURN(KEYS(r, fit, "length", "tokens"));
-    TRY_RETURN(reader_int(r, fit, "length", m->training.train_length + 1, 1 << 24, &m->fit.length));
+    TRY_RETURN(reader_int(r, fit, "length", 1, 1 << 24, &m->fit.length));
     TRY_RETURN(reader_int(r, fit, "tokens", 1, (int64_t)1e15, &m->fit.tokens));
+    if (m->fit.length <= trained) {
+        reader_enter(r, "length");
+        return at_place(r, fail(ALIBI_BAD_INPUT,
+                                "%lld is not longer than the training length of '%s', %lld: a "
+                                "temperature is for longer inputs; omit it for 4 times that",
+                                (long long)m->fit.length, r->e->model[m->of].name,
+                                (long long)trained));
+    }
     reader_leave(r);
     return ALIBI_OK;
 }
 
-/* A model with the weights of another, tested with another position. */
+/* What a model has that is not trained is that of the model whose weights it has. */
+static alibi_status refuse_own(struct reader *r, const json_t *json, const char *name)
+{
+    static const char *const own[] = { "settings", "seeds", "text" };
+
+    for (int i = 0; i < 3; i++)
+        if (json_object_get(json, own[i])) {
+            reader_enter(r, own[i]);
+            return at_place(r, fail(ALIBI_BAD_INPUT,
+                                    "a model with \"of\" is not trained: it has the %s of '%s'; "
+                                    "remove this key, or \"of\" to train it",
+                                    own[i], name));
+        }
+    return ALIBI_OK;
+}
+
+/* The model whose weights another has: an earlier one that is trained. */
+static alibi_status find_trained(struct reader *r, const char *key, const char *name, int *of)
+{
+    const alibi_experiment *e = r->e;
+    const json_t *all = json_object_get(e->json, "models");
+    const char *first = NULL;
+    int known = 0;
+
+    for (int m = 0; m < e->models; m++) {
+        known += strcmp(e->model[m].name, name) == 0;
+        if (first == NULL && strcmp(e->model[m].group, name) == 0)
+            first = e->model[m].name;
+    }
+    if (known == 0 && strcmp(name, key) == 0)
+        return at_place(r, fail(ALIBI_BAD_INPUT,
+                                "'%s' cannot have its own weights; name an "
+                                "earlier model that is trained",
+                                name));
+    if (known == 0 && first != NULL)
+        return at_place(r, fail(ALIBI_BAD_INPUT,
+                                "'%s' is a group of models; name one of them, such as '%s'", name,
+                                first));
+    if (known == 0 && json_object_get(all, name))
+        return at_place(r, fail(ALIBI_BAD_INPUT,
+                                "'%s' comes later in the file; move it before '%s'", name, key));
+    TRY_RETURN(
+        reader_find(r, name, e->model[0].name, sizeof e->model[0], e->models, "earlier model", of));
+    if (e->model[*of].of >= 0)
+        return at_place(r,
+                        fail(ALIBI_BAD_INPUT, "'%s' has the weights of another itself; name '%s'",
+                             name, e->model[e->model[*of].of].name));
+    return ALIBI_OK;
+}
+
+/* A model with the weights of another, tested with another position. That it can be is found out
+ * here, not when the other is trained. */
 static alibi_status read_derived(struct reader *r, const char *key, json_t *json)
 {
     alibi_experiment *e = r->e;
     struct experiment_model *m = &e->model[e->models];
-    const char *name = NULL, *position = NULL;
+    const char *name = json_string_value(json_object_get(json, "of")), *position = NULL;
     struct alibi_config config;
+    alibi_status status;
     int of = 0;
 
     TRY_RETURN(reader_count(r, e->models, "models"));
+    if (name == NULL)
+        return fail_type(r, "of", "the name of one earlier model");
+    TRY_RETURN(refuse_own(r, json, name));
     TRY_RETURN(KEYS(r, json, "about", "of", "as_position", "fit"));
-    TRY_RETURN(reader_text(r, json, "of", &name));
     TRY_RETURN(reader_text(r, json, "as_position", &position));
     reader_enter(r, "of");
-    TRY_RETURN(reader_find(r, name, e->model[0].name, sizeof e->model[0], e->models,
-                           "earlier model", &of));
-    if (e->model[of].of >= 0)
-        return at_place(r,
-                        fail(ALIBI_BAD_INPUT, "'%s' has the weights of another itself; name '%s'",
-                             name, e->model[e->model[of].of].name));
+    TRY_RETURN(find_trained(r, key, name, &of));
     reader_leave(r);
     *m = e->model[of]; /* which owns nothing yet: its results get their room when all are read */
     m->of = of;
@@ -440,18 +498,23 @@ static alibi_status read_derived(struct reader *r, const char *key, json_t *json
     TRY_RETURN(name_model(r, m, &(struct combination){ 0 }, NULL));
     TRY_RETURN(read_fit(r, m, json));
     if (position == NULL && m->fit.length == 0)
-        return at_place(r, fail(ALIBI_BAD_INPUT, "\"as_position\" or \"fit\" is expected"));
+        return at_place(r, fail(ALIBI_BAD_INPUT,
+                                "\"as_position\" or \"fit\" is missing: without one of them it "
+                                "would be '%s' again",
+                                name));
     config = m->config;
-    reader_enter(r, "as_position");
+    reader_enter(r, position != NULL ? "as_position" : "fit");
     if (position != NULL) {
-        alibi_status status;
-
         snprintf(config.position, sizeof config.position, "%s", position);
         status = alibi_config_resolve(&config);
         if (status != ALIBI_OK)
-            return at_place(r, status == ALIBI_USAGE ? ALIBI_BAD_INPUT : status);
+            return at_place(r, status);
         memcpy(m->as_position, config.position, sizeof m->as_position);
     }
+    status =
+        model_check_position(&m->config, config.position, m->fit.length > 0 ? m->fit.length : 1);
+    if (status != ALIBI_OK)
+        return at_place(r, fail_context(status, "the weights of '%s' cannot be tested so", name));
     reader_leave(r);
     e->models++;
     return ALIBI_OK;
@@ -460,11 +523,19 @@ static alibi_status read_derived(struct reader *r, const char *key, json_t *json
 /* All models of a group; the first list varies slowest. */
 alibi_status read_group(struct reader *r, const char *key, json_t *json)
 {
+    static const char *const derived[] = { "as_position", "fit" };
     struct combination p;
     int which[4] = { 0 }, i;
 
     if (json_object_get(json, "of"))
         return read_derived(r, key, json);
+    for (i = 0; i < 2; i++)
+        if (json_object_get(json, derived[i])) {
+            reader_enter(r, derived[i]);
+            return at_place(r, fail(ALIBI_BAD_INPUT,
+                                    "only a model with the weights of another has this key; add "
+                                    "\"of\" with the name of an earlier model"));
+        }
     TRY_RETURN(KEYS(r, json, "about", "text", "seeds", "settings"));
     TRY_RETURN(read_product(r, json_object_get(json, "settings"), &p));
     do {

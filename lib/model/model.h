@@ -134,6 +134,10 @@ alibi_status model_tempered(const struct model *m, double temperature,
 /* Another position, with the same tensors; otherwise ALIBI_USAGE names the one that differs.
  * The model must have neither workspaces nor caches, which belong to a position. */
 alibi_status model_set_position(struct model *m, const char *position);
+/* Whether a model of that configuration could, and then read so many tokens: before there is one.
+ */
+alibi_status model_check_position(const struct alibi_config *config, const char *position,
+                                  int64_t length);
 
 size_t model_flat_bytes(const struct model *m, enum dtype type); /* SIZE_MAX: too many */
 

@@ -546,6 +546,25 @@ out:
     return status;
 }
 
+alibi_status model_check_position(const struct alibi_config *config, const char *position,
+                                  int64_t length)
+{
+    alibi_status status;
+    struct device device = { .ops = &ops_ref }; /* never called: an outline has no buffers */
+    struct alibi_config known = *config;
+    struct model *m = NULL;
+
+    if (known.vocab == 0)
+        known.vocab = 1 << 20; /* that of a text which is not read yet: any will do */
+    TRY(alibi_config_resolve(&known));
+    TRY(model_outline(&m, &known, &device, DTYPE_F32));
+    TRY(model_set_position(m, position));
+    TRY(model_check_length(m, length));
+out:
+    model_free(m);
+    return status;
+}
+
 /* Matrices decay, norms and biases do not: these are few numbers, at the end of the buffer. */
 alibi_status model_clear_gradients(struct model *m)
 {

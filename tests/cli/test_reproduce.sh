@@ -680,10 +680,31 @@ underived "line 10: 'models.yarn.of': there is no earlier model 'plan'; did you 
 underived "line 11: 'models.fitted.of': 'yarn' has the weights of another itself; name 'plain'" \
     's/"plain", "fit/"yarn", "fit/'
 underived "line 10: 'models.yarn.as_position': .*no option 'strech'" 's/stretch=/strech=/'
-underived "line 10: 'models.yarn': \"as_position\" or \"fit\" is expected" \
+underived "line 10: 'models.yarn': \"as_position\" or \"fit\" is missing: .*'plain'" \
     's/, "as_position": "[^"]*"//'
-underived "line 11: 'models.fitted.fit.length': 16 is not within" 's/"tokens": 512/"length": "L"/'
-underived "line 10: 'models.yarn.seeds': unknown key" 's/"of": "plain", "as/"seeds": [1], &/'
+underived "line 11: 'models.fitted.fit.length': 16 is not longer than .* of 'plain', 16: " \
+    's/"tokens": 512/"length": "L"/'
+for own in '"seeds": [1]' '"settings": {}' '"text": "mine"'; do
+    key=$(cut -d '"' -f 2 <<< "$own")
+    underived "line 10: 'models.yarn.$key': a model with \"of\" .* the $key of 'plain'; remove" \
+        "s/\"of\": \"plain\", \"as/$own, &/"
+done
+for key in as_position fit; do
+    underived "'models.[a-z]*.$key': only a model with the weights of another .*; add \"of\"" \
+        "s/\"of\": \"plain\", \"$key/\"$key/"
+done
+underived "line 10: 'models.yarn.of': 'yarn' cannot have its own weights; name an earlier model" \
+    's/"plain", "as/"yarn", "as/'
+underived "line 10: 'models.yarn.of': 'fitted' comes later in the file; move it before 'yarn'" \
+    's/"plain", "as/"fitted", "as/'
+underived "line 10: 'models.yarn.of': 'plain' is a group of models; name one .*'16'" \
+    's/"plain": \{\}/"plain": { "settings": { "width": [16, 32] } }/'
+underived "line 10: 'models.yarn.of': the name of one earlier model is expected" \
+    's/"plain", "as/["plain"], "as/'
+underived "line 10: 'models.yarn.as_position': the weights of 'plain' .*: .*do not learn the same" \
+    's/"rope:[^"]*"/"kerple"/'
+underived "line 11: 'models.fitted.fit': the weights of 'plain' .*: length 64: .* ends at 16" \
+    's/"rotary"/"learned"/; /"yarn"/d; s/"models"/\n&/'
 
 # Broken files: one line with file, line and key, before anything runs.
 broken() { # pattern, sed program
