@@ -83,7 +83,7 @@ static void print_kind(const struct alibi_targets_result *r, int kind)
     }
 }
 
-/* What the columns are, below the last table. */
+/* The columns, explained below the last table. */
 static void print_columns(const struct alibi_targets_result *r)
 {
     const char *const columns[][2] = {

@@ -669,8 +669,8 @@ ALIBI_API alibi_status alibi_plan_training(alibi_device *device, const struct al
                                            const struct alibi_training *training, int64_t ranks,
                                            struct alibi_plan *plan);
 
-/* The same for a GPU that need not be in this machine, with `free_bytes` of its memory free, in
- * bf16. The workspace is an estimate. */
+/* The same, with the same refusal, for a GPU that need not be in this machine, with `free_bytes` of
+ * its memory free, in bf16. The workspace is an estimate. */
 ALIBI_API alibi_status alibi_plan_gpu(const struct alibi_config *config,
                                       const struct alibi_training *training, int64_t ranks,
                                       size_t free_bytes, enum alibi_autotune autotune,

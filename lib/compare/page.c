@@ -435,8 +435,8 @@ out:
 
 /* ---- both */
 
-/* A folder without a recipe: a model of an experiment that has the weights of another, the folder
- * of all models, of the texts, or a checkpoint is part of what one of the two above it holds. */
+/* A folder without a recipe may be a part of a run or an experiment: a checkpoint, "models",
+ * "texts", or a model that was not trained. Then the run is one or two levels up. */
 static alibi_status refuse_folder(const char *dir)
 {
     static const char *const signs[] = { NAME_EXPERIMENT, NAME_RECIPE };
@@ -460,8 +460,7 @@ static alibi_status refuse_folder(const char *dir)
     if (found)
         status =
             fail(ALIBI_BAD_INPUT,
-                 "'%s' has no page of its own: it is part of what '%s' holds; give that folder",
-                 dir, at);
+                 "'%s' has no page of its own, '%s' above it has one; give that folder", dir, at);
     else
         status = fail(ALIBI_BAD_INPUT,
                       "'%s' holds no comparison, experiment or training run: it has no " NAME_RECIPE

@@ -174,8 +174,8 @@ static alibi_status format_bytes(struct text *json)
     return bpe_file_write(&file, json);
 }
 
-/* Since version 5 AutoTokenizer of transformers takes the tokenizer of a Qwen2 for one of Qwen2,
- * whatever class the folder names: with its normalizer and its regular expression. */
+/* AutoTokenizer of transformers 5 uses Qwen2's normalizer and regular expression for every model of
+ * type qwen2, whatever class the folder names. */
 static alibi_status check_auto_tokenizer(const struct outgoing *o, const struct text *json)
 {
     struct bpe_file *file = NULL;

@@ -422,7 +422,7 @@ static alibi_status read_fit(struct reader *r, struct experiment_model *m, json_
     return ALIBI_OK;
 }
 
-/* What a model has that is not trained is that of the model whose weights it has. */
+/* A model with "of" is not trained: settings, seeds and text are those of the other model. */
 static alibi_status refuse_own(struct reader *r, const json_t *json, const char *name)
 {
     static const char *const own[] = { "settings", "seeds", "text" };

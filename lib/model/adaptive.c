@@ -110,7 +110,7 @@ static alibi_status look_up(struct workspace *w, int k, struct tensor *rows)
     const struct cluster *c = &w->model->cluster[k];
 
     *rows = first_rows(w->activations.adaptive.embedded, s->begin[k + 1] - s->begin[k], c->width);
-    return gather(w->model, *rows, value_of(w->model, c->embedding), ids_of(s, k), 1.0);
+    return rows_gather(w->model, *rows, value_of(w->model, c->embedding), ids_of(s, k), 1.0);
 }
 
 alibi_status adaptive_embed(struct workspace *w, const struct pass *p, const int32_t *tokens)
@@ -143,8 +143,8 @@ alibi_status adaptive_embed_back(struct workspace *w, struct tensor dy)
     struct adaptive *a = &w->activations.adaptive;
     const struct split *s = &a->input;
 
-    TRY_RETURN(gather(m, tensor_rows(a->projected, 0, s->begin[m->clusters]), dy, s->row,
-                      m->config.embedding_scale));
+    TRY_RETURN(rows_gather(m, tensor_rows(a->projected, 0, s->begin[m->clusters]), dy, s->row,
+                           m->config.embedding_scale));
     for (int k = 0; k < m->clusters; k++) {
         const struct cluster *c = &m->cluster[k];
         int64_t end = s->begin[k] + s->count[k];
@@ -299,7 +299,8 @@ static alibi_status join_tails(struct workspace *w, int64_t rows)
     if (!x->training)
         return ALIBI_OK;
     TRY_RETURN(ops->fill(m->device, tensor_rows(a->gathered, listed, 1), 0.0));
-    TRY_RETURN(gather(m, x->dx, tensor_rows(a->gathered, 0, listed + 1), a->output.place, 1.0));
+    TRY_RETURN(
+        rows_gather(m, x->dx, tensor_rows(a->gathered, 0, listed + 1), a->output.place, 1.0));
     return ops->residual_forward(m->device, x->dnorm, x->dnorm, x->dx, (struct dropout){ 0 });
 }
 
@@ -319,8 +320,8 @@ static alibi_status loss(struct workspace *w, const struct pass *p, double scale
                                               .targets = a->head_targets,
                                               .nll = a->head_nll },
                      scale));
-    TRY_RETURN(gather(m, tensor_rows(a->gathered, 0, a->output.begin[m->clusters]),
-                      head_input(w, 0, rows), a->output.row, 1.0));
+    TRY_RETURN(rows_gather(m, tensor_rows(a->gathered, 0, a->output.begin[m->clusters]),
+                           head_input(w, 0, rows), a->output.row, 1.0));
     for (int k = 1; k < m->clusters; k++)
         if (a->output.count[k] > 0)
             TRY_RETURN(tail_loss(w, p, k, scale));

@@ -68,8 +68,8 @@ struct tensor head_input(const struct workspace *w, int64_t from, int64_t count)
     return tensor_rows(w->model->norm >= 0 ? a->normed : a->x, from, count);
 }
 
-alibi_status gather(const struct model *m, struct tensor y, struct tensor x, struct tensor index,
-                    double scale)
+alibi_status rows_gather(const struct model *m, struct tensor y, struct tensor x,
+                         struct tensor index, double scale)
 {
     int64_t n = y.shape[0];
 
@@ -80,7 +80,8 @@ alibi_status gather(const struct model *m, struct tensor y, struct tensor x, str
                                              .scale = scale });
 }
 
-alibi_status head_rows(struct workspace *w, const int32_t *list, int64_t count, struct tensor *rows)
+alibi_status head_gather(struct workspace *w, const int32_t *list, int64_t count,
+                         struct tensor *rows)
 {
     const struct model *m = w->model;
     const struct activations *a = &w->activations;
@@ -88,7 +89,7 @@ alibi_status head_rows(struct workspace *w, const int32_t *list, int64_t count, 
 
     TRY_RETURN(m->device->ops->upload(m->device, index, list));
     *rows = tensor_rows(a->branch, 0, count);
-    return gather(m, *rows, head_input(w, 0, a->B * a->L), index, 1.0);
+    return rows_gather(m, *rows, head_input(w, 0, a->B * a->L), index, 1.0);
 }
 
 alibi_status head_losses(struct workspace *w, float *nll)
@@ -196,7 +197,7 @@ static alibi_status loss(struct workspace *w, const struct pass *p, double scale
     struct tensor x = head_input(w, 0, rows);
 
     if (w->listed >= 0)
-        TRY_RETURN(head_rows(w, w->lists, rows, &x));
+        TRY_RETURN(head_gather(w, w->lists, rows, &x));
     return softmax_loss(w,
                         &(struct softmax_layer){ .x = x,
                                                  .dx = a->dnorm,

@@ -134,8 +134,8 @@ alibi_status model_tempered(const struct model *m, double temperature,
 /* Another position, with the same tensors; otherwise ALIBI_USAGE names the one that differs.
  * The model must have neither workspaces nor caches, which belong to a position. */
 alibi_status model_set_position(struct model *m, const char *position);
-/* Whether a model of that configuration could, and then read so many tokens: before there is one.
- */
+/* Whether it would succeed for a model of that configuration, which could then read so many tokens.
+ * No model is needed. */
 alibi_status model_check_position(const struct alibi_config *config, const char *position,
                                   int64_t length);
 

@@ -247,7 +247,7 @@ alibi_status model_read_listed(struct workspace *w, const int32_t *list, int64_t
     struct tensor rows;
 
     device_lock(w->model->device);
-    TRY(head_rows(w, list, count, &rows));
+    TRY(head_gather(w, list, count, &rows));
     TRY(w->model->head_kind->logits(w, rows, 0, count, false, logits));
 out:
     device_unlock(w->model->device);

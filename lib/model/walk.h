@@ -288,11 +288,11 @@ struct tensor head_input(const struct workspace *w, int64_t from, int64_t count)
 alibi_status head_losses(struct workspace *w, float *nll);
 /* In inference: the listed ones of the rows of the input. The list takes the memory of the tokens,
  * and the rows that of the last branch, which nobody reads any more. */
-alibi_status head_rows(struct workspace *w, const int32_t *list, int64_t count,
-                       struct tensor *rows);
+alibi_status head_gather(struct workspace *w, const int32_t *list, int64_t count,
+                         struct tensor *rows);
 /* y[i] = scale * x[index[i]]; y [n, C], x [any, C] */
-alibi_status gather(const struct model *m, struct tensor y, struct tensor x, struct tensor index,
-                    double scale);
+alibi_status rows_gather(const struct model *m, struct tensor y, struct tensor x,
+                         struct tensor index, double scale);
 
 /* A softmax over the first `classes` rows of a weight matrix, for all rows of x. In training dx is
  * overwritten, and the weights' gradient is added to. */

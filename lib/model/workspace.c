@@ -326,6 +326,7 @@ alibi_status workspace_new(struct workspace **out, const struct model *m,
     TRY(NEW_ZERO_ARRAY(&w, 1, "the workspace of passes"));
     w->model = m;
     w->settings = *settings;
+    w->listed = -1;
     TRY(NEW_ZERO_ARRAY(&w->activations.layers, m->config.layers, "the table of layers"));
     TRY(tables_init(w->tables, m));
     *out = w;

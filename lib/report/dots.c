@@ -125,8 +125,8 @@ static double number_at(const void *of, int64_t k)
     return ((const struct report_numbers *)of)->value[k];
 }
 
-/* What a number is called above its figure, and at the axis. A name that is not known here, of
- * another version, is its own. */
+/* The title of a number's figure, and the label of its axis. A name of another version, not known
+ * here, stands for itself. */
 struct words {
     const char *name, *title, *label;
 };

@@ -49,7 +49,7 @@ static void append_ppl(struct text *out, const struct view *v, int method, int64
                 escape(error.text).text);
 }
 
-/* What ± means in a table of perplexities, and ×÷ if it is there. */
+/* The meaning of ± in a table of perplexities, and of ×÷ if it is there. */
 static void append_error_key(struct text *out, const struct view *v)
 {
     text_append(out, "± is one standard error%s%s.",

@@ -52,7 +52,8 @@ struct task_answer {
 };
 enum { TASK_ANSWERS_MAX = 8, TASK_ANSWER_TOKENS = 32 }; /* the chain: one of `length` tokens */
 
-/* inputs, targets [length]. Returns how many answers there are. task_check() must have agreed. */
+/* inputs, targets [length]. Returns how many answers there are, in the order of the window; none
+ * overlaps another. task_check() must have agreed. */
 int task_window(const struct task_windows *w, int64_t number, int32_t *inputs, int32_t *targets,
                 struct task_answer answers[TASK_ANSWERS_MAX]);
 /* The other targets become -1: they are not scored. */

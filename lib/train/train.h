@@ -82,8 +82,8 @@ alibi_status optimizer_set(struct optimizer *o, int moment, void *staging);
 alibi_status plan_training(struct alibi_plan *plan, const struct alibi_config *config,
                            const struct alibi_training *training, struct device *device,
                            enum dtype type, bool limits);
-/* The same for each of some ranks, which divide the optimizer's state. ALIBI_USAGE: each would
- * choose its own algorithms (--autotune wide). */
+/* The same for each of some ranks, which divide the optimizer's state. ALIBI_USAGE: several ranks
+ * with --autotune wide, since each would choose its own algorithms. */
 alibi_status plan_training_of_ranks(struct alibi_plan *plan, int ranks,
                                     const struct alibi_config *config,
                                     const struct alibi_training *training, struct device *device,

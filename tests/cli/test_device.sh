@@ -79,7 +79,7 @@ check "plan: a step is a pass and the exchange" \
     awk -v step="$step" 'BEGIN { exit step < 0.45 || step > 0.47 }'
 expect 2 "64 ranks cannot divide a step of 32 passes" "$ALIBI" plan --gpus 64 --gpu-memory 80 \
     --recipe "$SOURCE/recipes/paper-1.3b.json" --vocab 50304
-# What training refuses, wherever the GPUs are.
+# plan refuses what training refuses, wherever the GPUs are.
 for where in "" "--gpu-memory 80"; do
     expect 2 "autotune wide is for one process: .*; omit it" \
         "$ALIBI" plan --gpus 4 --accumulate 4 --autotune wide $where

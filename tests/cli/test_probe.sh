@@ -10,7 +10,9 @@ head -n 1 stdout | grep -q "^fixed targets, split all of 'valid.txt': 12 blocks 
     pass "the head names the text and the targets" || fail "probe" "another head"
 [ "$(grep -c '^ *\(8\|16\|32\|64\) ' stdout)" = 12 ] &&
     pass "a row per context for all targets, repeats and others" || fail "probe" "other rows"
-for column in $(sed -n '/^all: /{n;s/context\|nll//g;p}' stdout | tr ' ' '\n' | sort -u); do
+columns=$(sed -n '/^all: /{n;s/context\|nll//g;p}' stdout | tr ' ' '\n' | sort -u)
+[ "$(wc -w <<< "$columns")" = 5 ] && pass "five kinds of columns" || fail "probe" "others: $columns"
+for column in $columns; do
     grep -q "^  $column  " stdout && pass "the column $column is explained" ||
         fail "probe" "what is $column?"
 done

@@ -24,7 +24,7 @@ mkdir empty
 expect 3 "'empty' holds no comparison, experiment or training run" "$ALIBI" report empty
 expect 3 "holds no comparison" "$ALIBI" report .
 checkpoint=$(newest compared/alibi)
-expect 3 "'$checkpoint' has no page of its own: .* '.*/compared/alibi' holds; give that folder" \
+expect 3 "'$checkpoint' has no page of its own, '.*/compared/alibi' above it has one" \
     "$ALIBI" report "$checkpoint"
 expect 2 "every" "$ALIBI" report compared --watch --every 0
 expect 2 "" "$ALIBI" report

@@ -655,7 +655,7 @@ nll() { # model, number of the length
 holds "no training of their own" test ! -e derived/models/yarn-seed-1/log.jsonl
 check "the page of one of its trainings" "$ALIBI" report derived/models/plain-seed-1
 for part in models/yarn-seed-1 models texts; do
-    expect 3 "'derived/$part' has no page of its own: .* '.*/derived' holds; give that folder" \
+    expect 3 "'derived/$part' has no page of its own, '.*/derived' above it has one" \
         "$ALIBI" report derived/$part
 done
 holds "checkpoints went when all were tested" test ! -e derived/models/plain-seed-1/step-00000060

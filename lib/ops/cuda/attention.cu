@@ -92,11 +92,16 @@ bool decides_tiles(const struct attention_args *a)
     return a->skip.kept.data || (a->skip.eps > 0 && !packed_present(a->packed));
 }
 
-// Whether the call's wgmma kernels work from lists (gpu.md). With fewer keys they use all of them.
+// Whether wgmma kernels can work from lists for the call.
+bool can_list(const struct attention_args *a)
+{
+    return a->bias.kind == BIAS_LINEAR && mask_kind_of(a) == CAUSAL;
+}
+
+// Whether they do (gpu.md). With fewer keys they use all of them.
 bool lists_serve(const struct context *c, const struct attention_args *a)
 {
-    return c->lists_from > 0 && a->k.shape[1] >= c->lists_from && a->bias.kind == BIAS_LINEAR &&
-           mask_kind_of(a) == CAUSAL;
+    return c->lists_from > 0 && a->k.shape[1] >= c->lists_from && can_list(a);
 }
 
 bool key_lists_serve(const struct context *c, const struct attention_args *a)
@@ -106,7 +111,7 @@ bool key_lists_serve(const struct context *c, const struct attention_args *a)
 
 bool is_too_short_to_skip(const struct context *c, const struct attention_args *a)
 {
-    return a->k.shape[1] < c->lists_from && wgmma_serves(c, a);
+    return a->k.shape[1] < c->lists_from && can_list(a) && wgmma_serves(c, a);
 }
 
 // The choice of tiles before the forward pass.

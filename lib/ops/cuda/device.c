@@ -505,7 +505,8 @@ static void close_state(struct context *c)
     free(c);
 }
 
-/* Keys from which lists pay. With fewer, deciding costs more than it saves. */
+/* Keys from which attention with slopes skips, by lists. At 4096 a forward and a backward pass
+ * together gain a fifth; at 1024 deciding costs more than it saves. */
 enum { LISTS_FROM = 2048 };
 
 /* ALIBI_LISTS_FROM of the environment: another number, for measurements and tests; 0: never. */
