@@ -6,7 +6,11 @@
  *
  * An exchange has a row of words for each rank, on the device: numbers are packed into the rows of
  * `send`, converted to the type of the wire, and unpacked or added from the rows of `receive`.
- * Where the device's memory is not the host's, the rows pass through the host. */
+ *
+ * By MPI there is one exchange at a time, and where the device's memory is not the host's, the rows
+ * pass through the host. By NCCL all of this is queued, in a stream of its own (nccl.c): one
+ * exchange after the other uses the same rows, and the host waits for none of them before
+ * channel_settle(). */
 #include <string.h>
 
 #include "comm/ranks.h"
@@ -24,7 +28,7 @@ struct channel {
     float *host_send, *host_receive;   /* the same; NULL: the host's memory is the device's */
     int *send_counts, *receive_counts; /* [size]: words of a row that are used */
     struct nccl *nccl;                 /* NULL: by MPI */
-    struct tensor pending; /* what the exchange in flight is added to; absent: none is */
+    struct tensor pending; /* what the last exchange is added to; absent: that was done */
 };
 
 /* ---- blocks and shards */
@@ -121,7 +125,7 @@ static alibi_status connect(struct channel *ch, int by, const struct alibi_call 
 
     if (by == ALIBI_COMM_MPI || (by == ALIBI_COMM_AUTO && !ch->device->ops->link))
         return ALIBI_OK;
-    status = nccl_new(&ch->nccl, ch->comm, ch->device);
+    status = nccl_new(&ch->nccl, ch->comm, ch->device, ch->send);
     if (status != ALIBI_DEVICE && status != ALIBI_USAGE)
         return status;
     if (by == ALIBI_COMM_NCCL)
@@ -213,12 +217,13 @@ static alibi_status begin(struct channel *ch, bool to_all)
     return wired(ch->comm, ch->comm->wire.exchange(&rows));
 }
 
+/* By NCCL, what is queued later follows the exchange. */
 static alibi_status end(struct channel *ch)
 {
     const struct ops *ops = ch->device->ops;
 
     if (ch->nccl)
-        return nccl_wait(ch->nccl);
+        return ALIBI_OK;
     TRY_RETURN(wired(ch->comm, ch->comm->wire.wait()));
     for (int r = 0; ch->host_send && r < ch->size; r++)
         if (ch->receive_counts[r] > 0)
@@ -253,15 +258,31 @@ struct tensor channel_incoming(struct channel *ch, int rank, enum dtype type, in
     return row(ch, ch->receive, rank, type, count);
 }
 
+/* Around whatever belongs to an exchange: by NCCL, between these two it is queued in its stream. */
+static alibi_status enter(struct channel *ch)
+{
+    return ch->nccl ? nccl_begins(ch->nccl) : ALIBI_OK;
+}
+
+static alibi_status leave(struct channel *ch, alibi_status status)
+{
+    alibi_status left = ch->nccl ? nccl_ends(ch->nccl) : ALIBI_OK;
+
+    return status != ALIBI_OK ? status : left;
+}
+
 alibi_status channel_exchange(struct channel *ch)
 {
-    return exchange(ch, false);
+    TRY_RETURN(enter(ch));
+    TRY_RETURN(leave(ch, exchange(ch, false)));
+    return channel_settle(ch);
 }
 
 static alibi_status copy(struct channel *ch, struct tensor to, struct tensor from)
 {
     int64_t count = tensor_count(to);
 
+    TRY_RETURN(ch->nccl ? nccl_call(ch->nccl) : ALIBI_OK);
     return ch->device->ops->copy(ch->device, tensor_4(to.data, to.type, 1, 1, 1, count),
                                  tensor_4(from.data, from.type, 1, 1, 1, count));
 }
@@ -355,13 +376,14 @@ static alibi_status add_rows(struct channel *ch, struct tensor sum)
                 TRY_RETURN(copy(ch, wide, term));
                 term = wide;
             }
+            TRY_RETURN(ch->nccl ? nccl_call(ch->nccl) : ALIBI_OK);
             TRY_RETURN(dev->ops->residual_forward(dev, to, to, term, (struct dropout){ 0 }));
         }
     }
     return ALIBI_OK;
 }
 
-alibi_status channel_settle(struct channel *ch)
+static alibi_status add_pending(struct channel *ch)
 {
     struct tensor sum = ch->pending;
 
@@ -372,48 +394,75 @@ alibi_status channel_settle(struct channel *ch)
     return tensor_count(sum) > 0 ? add_rows(ch, sum) : ALIBI_OK;
 }
 
+alibi_status channel_settle(struct channel *ch)
+{
+    return ch->nccl ? nccl_wait(ch->nccl) : add_pending(ch);
+}
+
+/* By MPI numbers are packed when channel_reduce() returns. */
+alibi_status channel_release(struct channel *ch)
+{
+    return ch->nccl ? nccl_packed(ch->nccl) : ALIBI_OK;
+}
+
+/* By NCCL the sums follow the exchange in its stream; by MPI they wait until somebody needs them,
+ * so that the exchange passes meanwhile. */
+static alibi_status reduce_piece(struct channel *ch, struct tensor sums, const struct part *part,
+                                 int64_t piece)
+{
+    struct range mine = piece_of(ch, part, piece, ch->rank, ch->wire);
+
+    TRY_RETURN(send_pieces(ch, part, piece, ch->wire, false));
+    ch->pending = vector_part(sums, mine.first, mine.count);
+    return ch->nccl ? add_pending(ch) : ALIBI_OK;
+}
+
 alibi_status channel_reduce(struct channel *ch, struct tensor sums, int64_t span,
                             struct tensor numbers, struct range where)
 {
     const struct part part = { numbers, where, span };
 
     for (int64_t piece = 0; has_piece(ch, &part, piece, ch->wire); piece++) {
-        struct range mine = piece_of(ch, &part, piece, ch->rank, ch->wire);
-
-        TRY_RETURN(channel_settle(ch));
-        TRY_RETURN(send_pieces(ch, &part, piece, ch->wire, false));
-        ch->pending = vector_part(sums, mine.first, mine.count);
+        TRY_RETURN(add_pending(ch));
+        TRY_RETURN(enter(ch));
+        TRY_RETURN(leave(ch, reduce_piece(ch, sums, &part, piece)));
     }
     return ALIBI_OK;
 }
 
 /* ---- copies */
 
-alibi_status channel_all_gather(struct channel *ch, struct tensor flat)
+static alibi_status gather_piece(struct channel *ch, const struct part *part, int64_t piece)
 {
     const enum dtype type = DTYPE_F32;
+    struct range mine = piece_of(ch, part, piece, ch->rank, type);
+
+    TRY_RETURN(copy_row(ch, row(ch, ch->send, 0, type, mine.count), part, ch->rank, mine, false));
+    for (int r = 0; r < ch->size; r++) {
+        int64_t theirs = piece_of(ch, part, piece, r, type).count;
+        ch->send_counts[r] = r != ch->rank ? words(type, mine.count) : 0;
+        ch->receive_counts[r] = r != ch->rank ? words(type, theirs) : 0;
+    }
+    TRY_RETURN(exchange(ch, true));
+    for (int r = 0; r < ch->size; r++) {
+        struct range some = piece_of(ch, part, piece, r, type);
+        if (r != ch->rank)
+            TRY_RETURN(
+                copy_row(ch, row(ch, ch->receive, r, type, some.count), part, r, some, true));
+    }
+    return ALIBI_OK;
+}
+
+alibi_status channel_all_gather(struct channel *ch, struct tensor flat)
+{
     const struct part part = whole(flat);
 
     TRY_RETURN(channel_settle(ch));
-    for (int64_t piece = 0; ch->size > 1 && has_piece(ch, &part, piece, type); piece++) {
-        struct range mine = piece_of(ch, &part, piece, ch->rank, type);
-
-        TRY_RETURN(
-            copy_row(ch, row(ch, ch->send, 0, type, mine.count), &part, ch->rank, mine, false));
-        for (int r = 0; r < ch->size; r++) {
-            int64_t theirs = piece_of(ch, &part, piece, r, type).count;
-            ch->send_counts[r] = r != ch->rank ? words(type, mine.count) : 0;
-            ch->receive_counts[r] = r != ch->rank ? words(type, theirs) : 0;
-        }
-        TRY_RETURN(exchange(ch, true));
-        for (int r = 0; r < ch->size; r++) {
-            struct range some = piece_of(ch, &part, piece, r, type);
-            if (r != ch->rank)
-                TRY_RETURN(
-                    copy_row(ch, row(ch, ch->receive, r, type, some.count), &part, r, some, true));
-        }
+    for (int64_t piece = 0; ch->size > 1 && has_piece(ch, &part, piece, DTYPE_F32); piece++) {
+        TRY_RETURN(enter(ch));
+        TRY_RETURN(leave(ch, gather_piece(ch, &part, piece)));
     }
-    return ALIBI_OK;
+    return channel_settle(ch);
 }
 
 alibi_status channel_broadcast(struct channel *ch, struct tensor flat)
@@ -437,22 +486,28 @@ alibi_status channel_broadcast(struct channel *ch, struct tensor flat)
     return ALIBI_OK;
 }
 
-alibi_status channel_scatter(struct channel *ch, struct tensor shard, struct tensor flat)
+static alibi_status scatter_piece(struct channel *ch, struct tensor shard, const struct part *part,
+                                  int64_t piece)
 {
     const enum dtype type = DTYPE_F32;
+    struct range mine = piece_of(ch, part, piece, ch->rank, type);
+
+    TRY_RETURN(send_pieces(ch, part, piece, type, true));
+    TRY_RETURN(end(ch));
+    return copy(ch, vector_part(shard, mine.first, mine.count),
+                row(ch, ch->receive, 0, type, mine.count));
+}
+
+alibi_status channel_scatter(struct channel *ch, struct tensor shard, struct tensor flat)
+{
     const struct part part = whole(flat);
 
-    for (int64_t piece = 0; has_piece(ch, &part, piece, type); piece++) {
-        struct range mine = piece_of(ch, &part, piece, ch->rank, type);
-
-        TRY_RETURN(channel_settle(ch));
-        TRY_RETURN(send_pieces(ch, &part, piece, type, true));
-        TRY_RETURN(end(ch));
-        if (mine.count > 0)
-            TRY_RETURN(copy(ch, vector_part(shard, mine.first, mine.count),
-                            row(ch, ch->receive, 0, type, mine.count)));
+    TRY_RETURN(channel_settle(ch));
+    for (int64_t piece = 0; has_piece(ch, &part, piece, DTYPE_F32); piece++) {
+        TRY_RETURN(enter(ch));
+        TRY_RETURN(leave(ch, scatter_piece(ch, shard, &part, piece)));
     }
-    return ALIBI_OK;
+    return channel_settle(ch);
 }
 
 /* The received numbers of a rank's shard to their places in `values`, which begin with the first
@@ -487,7 +542,7 @@ alibi_status channel_gather(struct channel *ch, struct tensor shard, int64_t spa
         }
         TRY_RETURN(copy(ch, row(ch, ch->send, 0, DTYPE_F32, mine.count),
                         vector_part(shard, mine.first, mine.count)));
-        TRY_RETURN(exchange(ch, false));
+        TRY_RETURN(channel_exchange(ch));
         for (int r = 0; ch->rank == 0 && r < ch->size; r++)
             TRY_RETURN(read_row(ch, &part, r, values));
         values = ch->rank == 0 ? values + some : NULL;

@@ -86,10 +86,12 @@ void channel_free(struct channel *ch);
 size_t channel_bytes(int ranks);
 
 /* The shard `sums` of a buffer of `span` numbers becomes itself plus what all ranks have in `part`,
- * which is `where` in the buffer. When it returns, `part` may change, but the last numbers may
- * still be on their way: the sums are complete after the next call of any other function. */
+ * which is `where` in the buffer. When it returns, numbers may still be on their way: `part` may
+ * change after the next channel_release(), and the sums are complete after the next call of any
+ * other function. */
 alibi_status channel_reduce(struct channel *ch, struct tensor sums, int64_t span,
                             struct tensor part, struct range where);
+alibi_status channel_release(struct channel *ch);
 alibi_status channel_settle(struct channel *ch);
 /* The parts of `flat` outside the own shard become what they are at their ranks. */
 alibi_status channel_all_gather(struct channel *ch, struct tensor flat);

@@ -1,14 +1,27 @@
 /* nccl.c - rows of words between GPUs by NCCL, which is loaded at run time
  *
- * NCCL copies from one GPU's memory to another's, in a stream beside the device's own: an exchange
- * begins after the work that the device has queued so far, and the device's later work waits for it
- * when nccl_wait() says so. The ranks tell each other NCCL's id through the wire. Only its
- * functions for sending and receiving are used: its sums have an order that depends on the
- * topology, ours do not.
+ * NCCL copies from one GPU's memory to another's, in a stream beside the device's own. The ranks
+ * tell each other NCCL's id through the wire. Only its functions for sending and receiving are
+ * used: its sums have an order that depends on the topology, ours do not.
+ *
+ *   device   backward of layer 9 | backward of layer 8        | backward of layer 7     ...
+ *   NCCL's                       | pack, exchange, add layer 9| pack, exchange, add layer 8
+ *
+ * What packs rows and adds them runs in NCCL's stream too, so the order of that stream is all that
+ * it needs. The host queues it and continues: it stays ahead of the GPU.
  *
  * A kernel of NCCL waits for other ranks without end, and so would a host that waits for it. So
  * NCCL is told not to block; whatever takes time is asked again and again whether it is complete,
- * as in mpi.c, and ended if a rank is lost. */
+ * as in mpi.c, and ended if a rank is lost. And the host must never call what waits for an exchange
+ * of which nobody knows that it ends:
+ *
+ *   - The device's own stream waits for none. A caller that reads a loss there waits for the
+ *     backward pass alone. It follows NCCL's stream only after the host has seen that all is done.
+ *   - CUDA makes a host wait that queues more than about 1,024 pieces of work in a stream. So at
+ *     most QUEUED of ours, and IN_FLIGHT of NCCL's, follow the last point that the stream is known
+ *     to have passed.
+ *   - cudaFree() waits for all streams. That leaves a gap in the first step, where scratch memory
+ *     of the backward pass may still grow. */
 #include <limits.h>
 #include <sched.h>
 #include <string.h>
@@ -16,6 +29,11 @@
 #include "comm/ranks.h"
 
 #define NCCL_LIBRARY "libnccl.so.2"
+
+/* The former are exchanges: begun, and not known to be complete. They share their rows, so more
+ * take no memory. So many pass a layer of 64M parameters in fp32: with fewer the host would wait
+ * for the exchange of a layer that the GPU has just computed, and give it no work meanwhile. */
+enum { IN_FLIGHT = 16, QUEUED = 512 };
 
 /* As nccl.h has them. */
 enum { NCCL_ID_BYTES = 128, NCCL_FLOAT32 = 7 };
@@ -35,11 +53,15 @@ struct nccl_config {
 struct nccl {
     alibi_comm *comm;
     struct device *device;
-    struct caller stream;
+    struct caller stream;   /* to meet the device's */
+    struct caller inside;   /* the same, for work of ours in it: a workspace, of 0 bytes, says so */
+    int64_t marked, passed; /* marks of the stream: set, and known to be passed */
+    int64_t calls, known;   /* pieces of work in it: queued, and known to be complete */
+    int64_t before[DEVICE_MARKS];       /* calls when the mark was set */
     void *connection;                   /* ncclComm_t */
     char (*places)[DEVICE_ADDRESS_MAX]; /* [size]: of the GPUs */
     double limit;                       /* seconds that anything may take */
-    bool pending;                       /* an exchange was begun */
+    struct failure ended;               /* why there is no connection any more */
 
     int (*get_id)(struct nccl_id *id);
     int (*init)(void **connection, int ranks, struct nccl_id id, int rank,
@@ -100,11 +122,12 @@ static void give_up(struct nccl *n)
     if (n->connection != NULL)
         n->abort(n->connection);
     n->connection = NULL;
-    n->pending = false;
+    n->passed = n->marked;
 }
 
-/* What has to be complete: what NCCL does in the host, or also what its stream does. */
-enum awaited { AWAIT_HOST, AWAIT_JOINED, AWAIT_STREAM };
+/* What has to be complete: what NCCL does in the host, or also what is in its stream before the
+ * first mark that it is not known to have passed. */
+enum awaited { AWAIT_HOST, AWAIT_JOINED, AWAIT_MARK };
 
 static alibi_status look(struct nccl *n, enum awaited what, const char *call, bool *done)
 {
@@ -115,8 +138,8 @@ static alibi_status look(struct nccl *n, enum awaited what, const char *call, bo
     TRY_RETURN(check(n, n->async_error(n->connection, &state), call));
     TRY_RETURN(check(n, state, call));
     *done = state == NCCL_SUCCESS;
-    if (*done && what == AWAIT_STREAM)
-        TRY_RETURN(n->device->ops->caller_done(n->device, &n->stream, done));
+    if (*done && what == AWAIT_MARK)
+        TRY_RETURN(n->device->ops->caller_done(n->device, (int)(n->passed % DEVICE_MARKS), done));
     if (*done)
         return ALIBI_OK;
     if (what == AWAIT_JOINED)
@@ -151,7 +174,10 @@ static alibi_status await(struct nccl *n, enum awaited what, const char *call)
     if (status == ALIBI_OK)
         return ALIBI_OK;
     give_up(n);
-    return what == AWAIT_JOINED || comm_size(n->comm) == 1 ? status : wired(n->comm, status);
+    if (what != AWAIT_JOINED && comm_size(n->comm) > 1)
+        status = wired(n->comm, status);
+    failure_keep(&n->ended, status);
+    return status;
 }
 
 /* ---- connecting */
@@ -172,7 +198,7 @@ static alibi_status check_places(const struct nccl *n)
 }
 
 /* What this rank can know alone: its library and its GPU. */
-static alibi_status prepare(struct nccl *n)
+static alibi_status prepare(struct nccl *n, void *rows)
 {
     struct device *dev = n->device;
 
@@ -183,6 +209,7 @@ static alibi_status prepare(struct nccl *n)
     TRY_RETURN(read_limit("ALIBI_NCCL_TIMEOUT", &n->limit));
     TRY_RETURN(NEW_ZERO_ARRAY(&n->places, comm_size(n->comm), "the places of GPUs"));
     TRY_RETURN(dev->ops->link(dev, &n->stream.stream));
+    n->inside = (struct caller){ .stream = n->stream.stream, .workspace = rows };
     return dev->ops->address(dev, n->places[comm_rank(n->comm)]);
 }
 
@@ -223,7 +250,7 @@ static alibi_status join(struct nccl *n)
     return status;
 }
 
-alibi_status nccl_new(struct nccl **out, alibi_comm *c, struct device *dev)
+alibi_status nccl_new(struct nccl **out, alibi_comm *c, struct device *dev, void *rows)
 {
     struct nccl *n = NULL;
     alibi_status status = NEW_ZERO_ARRAY(&n, 1, "a connection by NCCL");
@@ -231,7 +258,7 @@ alibi_status nccl_new(struct nccl **out, alibi_comm *c, struct device *dev)
     if (status == ALIBI_OK) {
         n->comm = c;
         n->device = dev;
-        status = prepare(n);
+        status = prepare(n, rows);
     }
     TRY(comm_agree(c, status));
     TRY(join(n));
@@ -251,7 +278,7 @@ void nccl_free(struct nccl *n)
         return;
     failure_keep(&failure, ALIBI_IO); /* the message that is there: none of ours is of interest */
     n->limit = n->limit < FAREWELL ? n->limit : FAREWELL;
-    if (n->pending) /* something has failed: nobody can say whether the others take part in it */
+    if (n->passed < n->marked) /* something has failed: do the others take part? */
         give_up(n);
     if (n->connection != NULL) {
         (void)n->device->ops->finish(n->device);
@@ -264,6 +291,53 @@ void nccl_free(struct nccl *n)
     mem_free(n);
 }
 
+/* ---- exchanges */
+
+static alibi_status mark(struct nccl *n)
+{
+    int next = (int)(n->marked % DEVICE_MARKS);
+
+    TRY_RETURN(n->device->ops->caller_mark(n->device, &n->stream, next));
+    n->before[next] = n->calls;
+    n->marked++;
+    return ALIBI_OK;
+}
+
+/* Waits until the stream has passed all marks before `end`. */
+static alibi_status pass(struct nccl *n, int64_t end)
+{
+    if (n->connection == NULL)
+        return failure_raise(&n->ended);
+    while (n->passed < end) {
+        TRY_RETURN(await(n, AWAIT_MARK, "an exchange by NCCL"));
+        n->known = n->before[n->passed++ % DEVICE_MARKS];
+    }
+    return ALIBI_OK;
+}
+
+/* An exchange has two marks, before and after it. */
+alibi_status nccl_begins(struct nccl *n)
+{
+    _Static_assert(2 * IN_FLIGHT < DEVICE_MARKS, "nccl_wait() needs one more");
+
+    TRY_RETURN(pass(n, n->marked - 2 * (IN_FLIGHT - 1)));
+    TRY_RETURN(n->device->ops->caller_ends(n->device, &n->stream));
+    return n->device->ops->caller_begins(n->device, &n->inside);
+}
+
+alibi_status nccl_ends(struct nccl *n)
+{
+    return n->device->ops->caller_ends(n->device, &n->inside);
+}
+
+alibi_status nccl_call(struct nccl *n)
+{
+    while (n->calls - n->known >= QUEUED && n->passed < n->marked)
+        TRY_RETURN(pass(n, n->passed + 1));
+    n->calls++;
+    return ALIBI_OK;
+}
+
 alibi_status nccl_exchange(struct nccl *n, const struct rows *r)
 {
     alibi_status status = ALIBI_OK;
@@ -271,11 +345,8 @@ alibi_status nccl_exchange(struct nccl *n, const struct rows *r)
     float *receive = r->receive;
     int ended;
 
-    if (n->connection == NULL)
-        return fail(ALIBI_IO, "the connection by NCCL has ended");
-    TRY_RETURN(n->device->ops->caller_ends(n->device, &n->stream));
+    TRY_RETURN(mark(n));
     TRY_RETURN(check(n, n->begin(), "ncclGroupStart"));
-    n->pending = true;
     for (int i = 0; i < comm_size(n->comm); i++) {
         if (r->send_counts[i] > 0)
             TRY(check(n,
@@ -293,16 +364,20 @@ out:
     ended = n->end(); /* a group that was begun ends, whatever is in it */
     TRY_RETURN(status);
     TRY_RETURN(check(n, ended, "ncclGroupEnd"));
-    return await(n, AWAIT_HOST, "ncclGroupEnd"); /* until it is in the stream */
+    TRY_RETURN(await(n, AWAIT_HOST, "ncclGroupEnd")); /* until it is in the stream */
+    return mark(n);
 }
 
-/* The host waits too, although the device's later work would by itself: nothing may depend on an
- * exchange of which nobody knows that it ends. */
+alibi_status nccl_packed(struct nccl *n)
+{
+    return pass(n, n->marked - 1);
+}
+
 alibi_status nccl_wait(struct nccl *n)
 {
-    if (n->connection == NULL)
-        return fail(ALIBI_IO, "the connection by NCCL has ended");
-    TRY_RETURN(await(n, AWAIT_STREAM, "an exchange by NCCL"));
-    n->pending = false;
+    if (n->passed == n->marked && n->connection != NULL)
+        return ALIBI_OK;
+    TRY_RETURN(mark(n));
+    TRY_RETURN(pass(n, n->marked));
     return n->device->ops->caller_begins(n->device, &n->stream);
 }

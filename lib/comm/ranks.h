@@ -23,13 +23,24 @@ struct alibi_comm {
 /* ---- NCCL (nccl.c) */
 
 struct nccl;
-/* ALIBI_DEVICE, ALIBI_USAGE: why NCCL cannot connect these devices; all ranks get the same. */
-alibi_status nccl_new(struct nccl **out, alibi_comm *c, struct device *dev);
+/* rows: any memory of the device. ALIBI_DEVICE, ALIBI_USAGE: why NCCL cannot connect these devices;
+ * all ranks get the same. */
+alibi_status nccl_new(struct nccl **out, alibi_comm *c, struct device *dev, void *rows);
 void nccl_free(struct nccl *n);
-/* As the functions of the wire, with rows on the device, whose later work waits for the exchange.
- * If another rank is lost, or nothing comes for the time of ALIBI_NCCL_TIMEOUT, they end the
- * connection and fail. */
+
+/* All these may wait. If another rank is lost, or an exchange does not end in the time of
+ * ALIBI_NCCL_TIMEOUT, they end the connection and fail. */
+
+/* Between these two the device's operations go to NCCL's stream, after what the device has been
+ * told so far, and the device's own stream does not wait for them. nccl_call() precedes each. */
+alibi_status nccl_begins(struct nccl *n);
+alibi_status nccl_call(struct nccl *n);
+alibi_status nccl_ends(struct nccl *n);
+/* As that of the wire, with rows on the device, in NCCL's stream. */
 alibi_status nccl_exchange(struct nccl *n, const struct rows *rows);
+/* What was queued before the last exchange is complete: its rows are packed. */
+alibi_status nccl_packed(struct nccl *n);
+/* All is complete, and the device's later work sees it. */
 alibi_status nccl_wait(struct nccl *n);
 
 /* ---- rows of an exchange of numbers of any type (channel.c), which sequence.c packs and unpacks

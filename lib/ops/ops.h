@@ -71,8 +71,12 @@ typedef alibi_status caller_fn(struct device *dev, const struct caller *caller);
 /* A second stream, as that of a caller, for the exchange with devices of other processes. It lives
  * as the device does. */
 typedef alibi_status link_fn(struct device *dev, void **stream);
-/* Whether all work in a caller's stream is complete, without waiting for it. */
-typedef alibi_status caller_done_fn(struct device *dev, const struct caller *caller, bool *done);
+/* Remembers, as mark 0..DEVICE_MARKS-1, the point that a caller's stream has reached: after all
+ * work that is in it so far. */
+enum { DEVICE_MARKS = 64 };
+typedef alibi_status caller_mark_fn(struct device *dev, const struct caller *caller, int mark);
+/* Whether all work before the mark is complete, without waiting for it. */
+typedef alibi_status caller_done_fn(struct device *dev, int mark, bool *done);
 
 /* The memory of a device in bytes. free: for tensors and workspace, including what the backend
  * holds for itself and would use again, so that a plan that fits once fits again. peak: the most
@@ -755,6 +759,7 @@ struct ops {
     finish_fn *finish;
     caller_fn *caller_begins, *caller_ends;
     link_fn *link; /* NULL: the host itself */
+    caller_mark_fn *caller_mark;
     caller_done_fn *caller_done;
     memory_fn *memory;
     reset_peak_fn *reset_peak;

@@ -84,10 +84,10 @@ void optimizer_fini(struct optimizer *o)
     if (!dev)
         return;
     device_lock(dev);
+    channel_free(o->channel); /* first: it may still add to the sums */
     dev->ops->buffer_free(dev, o->first);
     dev->ops->buffer_free(dev, o->second);
     dev->ops->buffer_free(dev, o->sums);
-    channel_free(o->channel);
     device_unlock(dev);
     *o = (struct optimizer){ 0 };
 }
@@ -140,9 +140,11 @@ alibi_status optimizer_send_layer(void *optimizer, int64_t layer)
         return ALIBI_OK;
     TRY_RETURN(reduce(o, from, end));
     o->unsent = layer;
+    if (m->slot == 0)
+        return ALIBI_OK;
     /* Between matrices are gaps, in other places in other layers: they must be 0. */
-    return m->slot == 0 ? ALIBI_OK
-                        : m->device->ops->fill(m->device, model_gradient_part(m, from, m->slot), 0);
+    TRY_RETURN(channel_release(o->channel));
+    return m->device->ops->fill(m->device, model_gradient_part(m, from, m->slot), 0);
 }
 
 /* A rank whose pass has failed sends what the others wait for, whatever its numbers are: first what

@@ -3,10 +3,10 @@
 # those of one process on the CPU, and wrong use gets one line.
 . "$(dirname "$0")/lib.sh"
 
-need_mpi 34
+need_mpi 48
 built=$(dirname "$program")
 if [ ! -e "$built/fake/libnccl.so.2" ]; then
-    skip 34 "the stand-ins were not built"
+    skip 48 "the stand-ins were not built"
     finish
 fi
 mkdir bin broken
@@ -31,6 +31,20 @@ both=(--wire bf16 --shard gradients --quiet)
 check "by MPI: bf16, sharded gradients" ranks 2 "${small[@]}" "${both[@]}" --comm mpi --out both
 check "by NCCL: bf16, sharded gradients" ranks 2 "${small[@]}" "${both[@]}" --comm nccl --out both2
 check "by either: the same bytes" same_weights both both2
+
+# ---- several exchanges in flight: layers large enough to be sent during the backward pass
+
+wide=(--text-bytes 200000 --layers 4 --width 304 --heads 2 --train-length 16 --batch 1
+    --accumulate 2 --steps 2 --eval-every 0 --warmup 1 --quiet)
+export FAKE_NCCL_COUNT=$PWD/in-flight
+several() { [ "$(sort -n in-flight | tail -1)" -ge 2 ] && rm in-flight; }
+for how in "--wire fp32" "--wire bf16" "--shard gradients"; do
+    check "$how: by MPI" ranks 2 "${wide[@]}" $how --comm mpi --out "mpi $how"
+    check "$how: by NCCL" ranks 2 "${wide[@]}" $how --comm nccl --out "nccl $how"
+    check "$how: several exchanges in flight" several
+    check "$how: the same bytes" same_weights "mpi $how" "nccl $how"
+done
+unset FAKE_NCCL_COUNT
 
 # ---- keys and values of windows that ranks divide
 
@@ -65,8 +79,8 @@ ALIBI_NCCL_TIMEOUT=0 expect_ranks 2 "train: ALIBI_NCCL_TIMEOUT is '0': it must b
 
 # ---- a rank that does not answer: no wait is without end
 
-long=(train --device cuda --precision fp32 "${small[@]}" --steps 100000 --save-every 2 --comm nccl
-    --quiet --out)
+long=(train --device cuda --precision fp32 "${wide[@]}" --steps 100000 --save-every 2 --comm nccl
+    --out)
 odd() { # VARIABLE, ARGUMENTS: it is in the environment of rank 1 of 2 alone
     mpirun --oversubscribe -n 1 bin/alibi "${@:2}" : -n 1 -x "$1=1" bin/alibi "${@:2}"
 }
@@ -75,8 +89,10 @@ expect_ranks 7 "train: rank 1 on '.*': NCCL failed in ncclCommInitRankConfig: un
 export ALIBI_NCCL_TIMEOUT=4
 expect_ranks 7 "train: (rank 0 on '.*': )?ncclCommInitRankConfig has not ended within 4 s" \
     odd FAKE_NCCL_ABSENT "${long[@]}" odd
-expect_ranks 5 "train: rank 0 on '.*': an exchange by NCCL has not ended within 4 s" \
+FAKE_NCCL_COUNT=$PWD/in-flight expect_ranks 5 \
+    "train: rank 0 on '.*': an exchange by NCCL has not ended within 4 s" \
     odd FAKE_NCCL_MUTE "${long[@]}" odd
+check "a rank that sends nothing: several exchanges in flight" several
 check "a rank that never joins: by MPI" odd FAKE_NCCL_ABSENT train --device cuda --precision fp32 \
     "${small[@]}" --deterministic-sum --out absent
 cp stderr words

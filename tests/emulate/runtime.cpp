@@ -134,12 +134,6 @@ cudaError_t cudaStreamSynchronize(cudaStream_t)
     return note(emulate::why_broken() ? cudaErrorLaunchFailure : cudaSuccess);
 }
 
-// Work is done when it is launched.
-cudaError_t cudaStreamQuery(cudaStream_t stream)
-{
-    return cudaStreamSynchronize(stream);
-}
-
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned)
 {
     return cudaSuccess;
@@ -164,6 +158,12 @@ cudaError_t cudaEventDestroy(cudaEvent_t)
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t)
 {
     return cudaSuccess;
+}
+
+// Work is done when it is launched.
+cudaError_t cudaEventQuery(cudaEvent_t)
+{
+    return cudaStreamSynchronize(NULL);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t)

@@ -1,17 +1,20 @@
 /* gpu.c - libalibi_cuda.so without a GPU: the CPU's operations behind a memory and a stream that
  * pretend not to be the host's
  *
- * Work that nccl.c puts into the stream is done when the device waits for the stream, or somebody
- * asks whether it is complete, as late as it can be: a caller that forgets to wait reads old
- * numbers. A device that waits for a rank that does not answer waits without end. */
+ * Work in the stream is done as late as it can be (fake.h), that of the device at once: a caller
+ * that forgets to wait reads old numbers, or changes what has yet to be sent. A device that waits
+ * for a rank that does not answer waits without end. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "fake/fake.h"
 #include "ops/backend.h"
 
 static struct ops table;
 static struct fake_stream stream;
+static bool inside; /* operations go to the stream */
+static int64_t marks[DEVICE_MARKS];
 
 static alibi_status link_gpu(struct device *dev, void **out)
 {
@@ -30,32 +33,79 @@ static alibi_status address_of_gpu(struct device *dev, char address[DEVICE_ADDRE
     return ALIBI_OK;
 }
 
-static alibi_status stream_follows_device(struct device *dev, const struct caller *caller)
+/* With a workspace its work begins, otherwise the device follows it. */
+static alibi_status caller_begins(struct device *dev, const struct caller *caller)
 {
     (void)dev;
-    ((struct fake_stream *)caller->stream)->follows = true;
-    return ALIBI_OK;
-}
-
-static alibi_status device_follows_stream(struct device *dev, const struct caller *caller)
-{
-    struct fake_stream *s = caller->stream;
-
-    (void)dev;
-    while (s->work && !s->work(s->user))
+    inside = caller->workspace != NULL;
+    while (!inside && !fake_progress(&stream, stream.queued))
         ;
-    s->work = NULL;
-    s->follows = false;
     return ALIBI_OK;
 }
 
-static alibi_status stream_is_done(struct device *dev, const struct caller *caller, bool *done)
+/* With a workspace its work ends, otherwise it follows the device. */
+static alibi_status caller_ends(struct device *dev, const struct caller *caller)
 {
-    struct fake_stream *s = caller->stream;
-
     (void)dev;
-    *done = !s->work || s->work(s->user);
-    s->work = *done ? NULL : s->work;
+    stream.follows = caller->workspace == NULL;
+    inside = false;
+    return ALIBI_OK;
+}
+
+static alibi_status set_mark(struct device *dev, const struct caller *caller, int mark)
+{
+    (void)dev;
+    (void)caller;
+    marks[mark] = stream.queued;
+    return ALIBI_OK;
+}
+
+static alibi_status ask_mark(struct device *dev, int mark, bool *done)
+{
+    (void)dev;
+    *done = fake_progress(&stream, marks[mark]);
+    return ALIBI_OK;
+}
+
+/* ---- the operations of an exchange */
+
+static bool copy_now(const struct fake_work *w)
+{
+    struct device cpu = { .ops = ops_cpu() };
+
+    return cpu.ops->copy(&cpu, w->to, w->from) == ALIBI_OK;
+}
+
+static bool add_now(const struct fake_work *w)
+{
+    struct device cpu = { .ops = ops_cpu() };
+
+    return cpu.ops->residual_forward(&cpu, w->to, w->from, w->other, (struct dropout){ 0 }) ==
+           ALIBI_OK;
+}
+
+static void queue(struct fake_work work)
+{
+    if (fake_queue(&stream, work))
+        return;
+    fprintf(stderr, "fake GPU: more work than fits after an exchange that may never end\n");
+    _exit(99);
+}
+
+static alibi_status copy(struct device *dev, struct tensor to, struct tensor from)
+{
+    if (!inside)
+        return ops_cpu()->copy(dev, to, from);
+    queue((struct fake_work){ .run = copy_now, .to = to, .from = from });
+    return ALIBI_OK;
+}
+
+static alibi_status add(struct device *dev, struct tensor y, struct tensor x, struct tensor branch,
+                        struct dropout drop)
+{
+    if (!inside)
+        return ops_cpu()->residual_forward(dev, y, x, branch, drop);
+    queue((struct fake_work){ .run = add_now, .to = y, .from = x, .other = branch });
     return ALIBI_OK;
 }
 
@@ -71,10 +121,13 @@ int alibi_cuda_open(struct device *out, char name[CUDA_NAME_MAX], int64_t gpu,
     table = *ops_cpu();
     table.traits.own_memory = true;
     table.link = link_gpu;
-    table.caller_done = stream_is_done;
+    table.caller_begins = caller_begins;
+    table.caller_ends = caller_ends;
+    table.caller_mark = set_mark;
+    table.caller_done = ask_mark;
+    table.copy = copy;
+    table.residual_forward = add;
     table.address = address_of_gpu;
-    table.caller_begins = device_follows_stream;
-    table.caller_ends = stream_follows_device;
     snprintf(name, CUDA_NAME_MAX, "a GPU that is not there");
     *out = (struct device){ .ops = &table };
     return ALIBI_OK;

@@ -5,7 +5,8 @@
  * A broken rule ends the process.
  *
  * In the environment of a rank: FAKE_NCCL_FAILS: it cannot join; FAKE_NCCL_ABSENT: it never does,
- * nor fails; FAKE_NCCL_MUTE: it sends nothing; FAKE_NCCL_BREAKS: it loses the others. */
+ * nor fails; FAKE_NCCL_MUTE: it sends nothing; FAKE_NCCL_BREAKS: it loses the others;
+ * FAKE_NCCL_COUNT: a file, to which each rank adds how many exchanges were in flight at most. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #include "fake/fake.h"
 
 #define EXPORTED __attribute__((visibility("default")))
-enum { OPERATIONS = 64, PATH = 256 };
+enum { OPERATIONS = 64, GROUPS = 16, PATH = 256 };
 enum { SUCCESS = 0, SYSTEM_ERROR = 2, REMOTE_ERROR = 6, IN_PROGRESS = 7 };
 
 struct id {
@@ -54,8 +55,12 @@ struct connection {
     struct id id;
     int rank, ranks;
     long *sent, *received; /* [ranks]: messages so far */
-    struct operation operations[OPERATIONS];
-    int count, taken; /* of them were received, those before */
+    struct group {
+        struct operation operations[OPERATIONS];
+        int count;
+    } groups[GROUPS];
+    int64_t begun, done, most; /* groups; at most so many at a time */
+    int taken;                 /* of the first that is not done: those before were received */
     bool joined, were_sent, finalized;
     int asked; /* how often, since something was begun that does not block */
     struct fake_stream *stream;
@@ -107,32 +112,42 @@ static bool receive_now(const struct operation *o)
     return true;
 }
 
-static bool run(void *user)
+static struct group *group(int64_t number)
 {
-    (void)user;
-    for (int i = 0; !only.were_sent && !getenv("FAKE_NCCL_MUTE") && i < only.count; i++)
-        if (only.operations[i].sends)
-            send_now(&only.operations[i]);
+    return &only.groups[number % GROUPS];
+}
+
+static bool run(const struct fake_work *w)
+{
+    const struct group *g = group(only.done);
+
+    (void)w;
+    for (int i = 0; !only.were_sent && !getenv("FAKE_NCCL_MUTE") && i < g->count; i++)
+        if (g->operations[i].sends)
+            send_now(&g->operations[i]);
     only.were_sent = true;
-    for (; only.taken < only.count; only.taken++)
-        if (!only.operations[only.taken].sends && !receive_now(&only.operations[only.taken])) {
+    for (; only.taken < g->count; only.taken++)
+        if (!g->operations[only.taken].sends && !receive_now(&g->operations[only.taken])) {
             usleep(1000);
             return false;
         }
-    only.count = only.taken = 0;
+    only.taken = 0;
     only.were_sent = false;
+    only.done++;
     return true;
 }
 
 static int add(void *at, size_t count, int type, int peer, void *connection, void *stream,
                bool sends)
 {
+    struct group *g = group(only.begun);
+
     demand(grouped, "a call outside a group");
     demand(type == 7, "another type than float");
     demand(connection == &only && peer >= 0 && peer < only.ranks, "an unknown peer");
-    demand(only.count < OPERATIONS, "too many calls in a group");
+    demand(g->count < OPERATIONS, "too many calls in a group");
     only.stream = stream;
-    only.operations[only.count++] = (struct operation){ at, 4 * count, peer, sends };
+    g->operations[g->count++] = (struct operation){ at, 4 * count, peer, sends };
     return 0;
 }
 
@@ -181,15 +196,15 @@ int ncclCommGetAsyncError(void *connection, int *state)
 {
     demand(connection == &only, "an unknown connection");
     only.asked++;
-    *state = only.asked < 2 || !all_joined()                ? IN_PROGRESS
-             : getenv("FAKE_NCCL_BREAKS") && only.count > 0 ? REMOTE_ERROR
-                                                            : SUCCESS;
+    *state = only.asked < 2 || !all_joined()                        ? IN_PROGRESS
+             : getenv("FAKE_NCCL_BREAKS") && only.done < only.begun ? REMOTE_ERROR
+                                                                    : SUCCESS;
     return SUCCESS;
 }
 
 int ncclCommFinalize(void *connection)
 {
-    demand(connection == &only && only.count == 0, "work was left undone");
+    demand(connection == &only && only.done == only.begun, "work was left undone");
     only.finalized = true;
     only.asked = 0;
     return IN_PROGRESS;
@@ -197,12 +212,18 @@ int ncclCommFinalize(void *connection)
 
 static void leave(void)
 {
+    const char *count = getenv("FAKE_NCCL_COUNT");
+    FILE *file = count ? fopen(count, "a") : NULL;
     char path[PATH];
 
+    if (file)
+        fprintf(file, "%lld\n", (long long)only.most);
+    if (file)
+        fclose(file);
     free(only.sent);
     free(only.received);
     only.sent = only.received = NULL;
-    only.count = 0;
+    only.done = only.begun;
     snprintf(path, sizeof path, "%s/joined-%d", only.id.folder, only.rank);
     unlink(path);
     rmdir(only.id.folder); /* the last one succeeds */
@@ -219,15 +240,17 @@ int ncclCommAbort(void *connection)
 {
     demand(connection == &only, "an unknown connection");
     if (only.stream)
-        only.stream->work = NULL;
+        only.stream->done = only.stream->queued;
     leave();
     return SUCCESS;
 }
 
 int ncclGroupStart(void)
 {
-    demand(!grouped && only.count == 0, "a group before the last one was waited for");
-    demand(only.asked > 1, "a group before nobody knows whether the last call is complete");
+    demand(!grouped, "a group within a group");
+    demand(only.asked > 1, "a group before somebody knows that the last call is complete");
+    demand(only.begun - only.done < GROUPS, "too many exchanges in flight");
+    group(only.begun)->count = 0;
     grouped = true;
     return SUCCESS;
 }
@@ -237,10 +260,14 @@ int ncclGroupEnd(void)
     demand(grouped, "a group ends that has not begun");
     grouped = false;
     only.asked = 0;
-    if (only.count == 0)
+    if (group(only.begun)->count == 0)
         return IN_PROGRESS;
     demand(only.stream->follows, "the stream does not follow the work that made the numbers");
-    only.stream->work = run;
+    demand(fake_queue(only.stream, (struct fake_work){ .run = run, .exchange = true }),
+           "more work than fits after an exchange that may never end");
+    only.begun++;
+    if (only.begun - only.done > only.most)
+        only.most = only.begun - only.done;
     return IN_PROGRESS;
 }
 

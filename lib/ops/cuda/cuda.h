@@ -113,8 +113,9 @@ struct context {
         cudaEvent_t done[2]; /* after the last copy from or to it */
         int next;
     } staging;
-    cudaEvent_t joined; /* a point in one stream that another waits for */
-    cudaStream_t side;  /* of link(); NULL: nobody has asked for it */
+    cudaEvent_t joined;              /* a point in one stream that another waits for */
+    cudaStream_t side;               /* of link(); NULL: nobody has asked for it */
+    cudaEvent_t marks[DEVICE_MARKS]; /* of caller_mark(); NULL: not used yet */
     struct {
         char *at; /* NULL: no caller has given memory */
         size_t bytes, used;
@@ -208,6 +209,7 @@ extern const struct ops cuda_ops;
 finish_fn cuda_finish;
 caller_fn cuda_caller_begins, cuda_caller_ends;
 link_fn cuda_link;
+caller_mark_fn cuda_caller_mark;
 caller_done_fn cuda_caller_done;
 memory_fn cuda_memory;
 reset_peak_fn cuda_reset_peak;

@@ -338,11 +338,21 @@ alibi_status cuda_caller_ends(struct device *dev, const struct caller *caller)
     return ALIBI_OK;
 }
 
-alibi_status cuda_caller_done(struct device *dev, const struct caller *caller, bool *done)
+alibi_status cuda_caller_mark(struct device *dev, const struct caller *caller, int mark)
 {
-    cudaError_t error = cudaStreamQuery(caller->stream);
+    static const char what[] = "marking a point in a stream";
+    struct context *c = cuda_of(dev);
 
-    (void)dev;
+    if (c->marks[mark] == NULL)
+        TRY_RETURN(
+            cuda_check(cudaEventCreateWithFlags(&c->marks[mark], cudaEventDisableTiming), what));
+    return cuda_check(cudaEventRecord(c->marks[mark], caller->stream), what);
+}
+
+alibi_status cuda_caller_done(struct device *dev, int mark, bool *done)
+{
+    cudaError_t error = cudaEventQuery(cuda_of(dev)->marks[mark]);
+
     *done = error == cudaSuccess;
     if (error != cudaErrorNotReady)
         return cuda_check(error, "asking a stream for its work");
@@ -494,6 +504,9 @@ static void close_state(struct context *c)
         cudaStreamSynchronize(c->side);
         cudaStreamDestroy(c->side);
     }
+    for (int mark = 0; mark < DEVICE_MARKS; mark++)
+        if (c->marks[mark] != NULL)
+            cudaEventDestroy(c->marks[mark]);
     if (c->joined != NULL)
         cudaEventDestroy(c->joined);
     cudaFree(c->workspace);
@@ -582,6 +595,7 @@ const struct ops cuda_ops = {
     .caller_begins = cuda_caller_begins,
     .caller_ends = cuda_caller_ends,
     .link = cuda_link,
+    .caller_mark = cuda_caller_mark,
     .caller_done = cuda_caller_done,
     .memory = cuda_memory,
     .reset_peak = cuda_reset_peak,
