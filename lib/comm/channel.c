@@ -338,6 +338,18 @@ static alibi_status copy_row(struct channel *ch, struct tensor row, const struct
     return ALIBI_OK;
 }
 
+/* Of several ranks none sends to itself: its own row stays where it was packed. */
+static bool stays(const struct channel *ch, int rank)
+{
+    return rank == ch->rank && ch->size > 1;
+}
+
+/* The row of a rank when it has come. */
+static struct tensor arrived(const struct channel *ch, int rank, enum dtype type, int64_t count)
+{
+    return row(ch, stays(ch, rank) ? ch->send : ch->receive, rank, type, count);
+}
+
 /* Begins to send the piece of each rank's shard to that rank. */
 static alibi_status send_pieces(struct channel *ch, const struct part *part, int64_t piece,
                                 enum dtype type, bool from_root)
@@ -349,8 +361,8 @@ static alibi_status send_pieces(struct channel *ch, const struct part *part, int
 
         if (from_root && ch->rank > 0)
             some.count = 0;
-        ch->send_counts[r] = words(type, some.count);
-        ch->receive_counts[r] = from_root && r > 0 ? 0 : mine;
+        ch->send_counts[r] = stays(ch, r) ? 0 : words(type, some.count);
+        ch->receive_counts[r] = stays(ch, r) || (from_root && r > 0) ? 0 : mine;
         TRY_RETURN(copy_row(ch, row(ch, ch->send, r, type, some.count), part, r, some, false));
     }
     return begin(ch, false);
@@ -365,14 +377,15 @@ static alibi_status add_rows(struct channel *ch, struct tensor sum)
     int64_t count = tensor_count(sum), most = room(ch, DTYPE_F32);
 
     for (int r = 0; r < ch->size; r++) {
-        struct tensor from = row(ch, ch->receive, r, ch->wire, count);
+        struct tensor from = arrived(ch, r, ch->wire, count);
 
         for (int64_t i = 0; i < count; i += most) {
             int64_t some = count - i < most ? count - i : most;
             struct tensor to = vector_part(sum, i, some), term = vector_part(from, i, some);
 
-            if (ch->wire != DTYPE_F32) { /* `send` is free after an exchange */
-                struct tensor wide = row(ch, ch->send, 0, DTYPE_F32, some);
+            if (ch->wire != DTYPE_F32) { /* the other row of this rank is free */
+                void *rows = stays(ch, ch->rank) ? ch->receive : ch->send;
+                struct tensor wide = row(ch, rows, ch->rank, DTYPE_F32, some);
                 TRY_RETURN(copy(ch, wide, term));
                 term = wide;
             }
@@ -494,8 +507,7 @@ static alibi_status scatter_piece(struct channel *ch, struct tensor shard, const
 
     TRY_RETURN(send_pieces(ch, part, piece, type, true));
     TRY_RETURN(end(ch));
-    return copy(ch, vector_part(shard, mine.first, mine.count),
-                row(ch, ch->receive, 0, type, mine.count));
+    return copy(ch, vector_part(shard, mine.first, mine.count), arrived(ch, 0, type, mine.count));
 }
 
 alibi_status channel_scatter(struct channel *ch, struct tensor shard, struct tensor flat)
