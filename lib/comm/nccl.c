@@ -375,7 +375,7 @@ alibi_status nccl_packed(struct nccl *n)
 
 alibi_status nccl_wait(struct nccl *n)
 {
-    if (n->passed == n->marked && n->connection != NULL)
+    if (n->passed == n->marked && n->known == n->calls && n->connection != NULL)
         return ALIBI_OK;
     TRY_RETURN(mark(n));
     TRY_RETURN(pass(n, n->marked));
