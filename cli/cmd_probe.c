@@ -135,12 +135,17 @@ static bool has_learned(const struct job *job, const struct alibi_targets_result
            r->kind[ALIBI_ALL_TARGETS].at[home].nll.value < 0.95 * unigram;
 }
 
+static void print_change(const char *before, double gain, const char *after)
+{
+    printf("%s%s %.4f%s", before, gain > 0 ? "gains" : "loses", fabs(gain), after);
+}
+
 static void print_reach(const struct alibi_targets_result *r, bool learned)
 {
     const struct alibi_target_context *far =
         &r->kind[ALIBI_ALL_TARGETS].at[r->request.contexts.count - 1];
-    double gain = far->gain.value, sign = gain > 0 ? 1 : -1; /* gains or losses, all of them */
-    bool none = fabs(gain) < 0.00005;                        /* it would be printed as 0 */
+    double gain = far->gain.value;
+    bool none = fabs(gain) < 0.00005; /* it would be printed as 0 */
 
     if (r->reach < 0) {
         printf("\nNo verdict: no context is longer than %lld tokens.\n",
@@ -153,15 +158,17 @@ static void print_reach(const struct alibi_targets_result *r, bool learned)
     if (none)
         printf("neither gains nor loses");
     else
-        printf("%s %.4f nats", gain > 0 ? "gains" : "loses", fabs(gain));
+        print_change("", gain, " nats");
     if (!isnan(far->gain.error))
         printf(" (error %.4f)", far->gain.error);
-    if (!none && !isnan(far->swapped.value))
-        printf(",\n%+.4f if everything beyond %lld is swapped for other text",
-               sign * far->swapped.value, (long long)r->request.length);
-    if (!none && !isnan(far->window.value))
-        printf(",\n%+.4f if attention is cut to the last %lld tokens", sign * far->window.value,
-               (long long)r->request.length);
+    if (!none && !isnan(far->swapped.value)) {
+        print_change(",\n", far->swapped.value, " if everything beyond ");
+        printf("%lld is swapped for other text", (long long)r->request.length);
+    }
+    if (!none && !isnan(far->window.value)) {
+        print_change(",\n", far->window.value, " if attention is cut to the last ");
+        printf("%lld tokens", (long long)r->request.length);
+    }
     if (r->falls_to > r->request.length)
         printf(".\nThe loss falls at every step up to %lld tokens.\n", (long long)r->falls_to);
     else

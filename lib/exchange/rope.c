@@ -35,7 +35,8 @@ static alibi_status read_scaling(struct alibi_config *c, const json_t *config, c
         return ALIBI_OK;
     TRY_RETURN(read_number(config_value(scaling, "factor"), 1, 1, &factor, "factor", path));
     if (strcmp(type, "linear") == 0) {
-        snprintf(c->position, sizeof c->position, "rotary:stretch=pi:factor=%.17g", factor);
+        if (factor > 1)
+            snprintf(c->position, sizeof c->position, "rotary:stretch=pi:factor=%.17g", factor);
         return ALIBI_OK;
     }
     if (strcmp(type, "llama3") != 0)
@@ -54,8 +55,9 @@ static alibi_status read_scaling(struct alibi_config *c, const json_t *config, c
                     "'%s': rotary scaling 'llama3' is known with low_freq_factor 1 and "
                     "high_freq_factor 4, up to %d positions",
                     path, 1 << 24);
-    snprintf(c->position, sizeof c->position, "rotary:stretch=llama3:factor=%.17g:original=%.0f",
-             factor, original);
+    if (factor > 1)
+        snprintf(c->position, sizeof c->position,
+                 "rotary:stretch=llama3:factor=%.17g:original=%.0f", factor, original);
     return ALIBI_OK;
 }
 

@@ -27,6 +27,21 @@ static void drop_nulls(json_t *json)
     }
 }
 
+static alibi_status refuse_tier(const alibi_experiment *e, const char *tier)
+{
+    struct text names = { 0 };
+    alibi_status status;
+
+    text_append(&names, "full");
+    for (int i = 0; i < e->tiers.count; i++)
+        text_append(&names, "%s%s", i + 1 < e->tiers.count ? ", " : " and ", e->tiers.at[i]);
+    status = text_status(&names);
+    if (status == ALIBI_OK)
+        status = fail(ALIBI_USAGE, "'%s' has no tier '%s'; it has %s", e->path, tier, names.data);
+    text_free(&names);
+    return status;
+}
+
 alibi_status apply_tier(struct reader *r, const char *tier)
 {
     alibi_experiment *e = r->e;
@@ -52,9 +67,7 @@ alibi_status apply_tier(struct reader *r, const char *tier)
         for (index = 0; index < e->tiers.count && strcmp(e->tiers.at[index], tier) != 0; index++)
             ;
         if (index == e->tiers.count)
-            return fail(ALIBI_USAGE, "'%s' has no tier '%s'; it has full%s%s", e->path, tier,
-                        e->tiers.count > 0 ? " and " : "",
-                        e->tiers.count > 0 ? e->tiers.at[0] : "");
+            return refuse_tier(e, tier);
         memcpy(e->tier, e->tiers.at[index], sizeof e->tier);
         chosen = json_object_get(tiers, tier);
         if (json_object_get(chosen, "about"))

@@ -73,6 +73,10 @@ static alibi_status check(const struct alibi_config *c, const struct position *p
     if (own(p)->stretch == STRETCH_NONE && own(p)->factor > 1)
         return fail(ALIBI_USAGE,
                     "option 'factor' of 'alibi' has no effect without stretch=linear or ntk");
+    if (own(p)->stretch != STRETCH_NONE && own(p)->factor == 1)
+        return fail(ALIBI_USAGE,
+                    "option 'stretch' of 'alibi' has no effect without a factor: add factor=16 for "
+                    "16 times the length");
     return ALIBI_OK;
 }
 

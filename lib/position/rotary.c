@@ -106,6 +106,10 @@ static alibi_status check(const struct alibi_config *c, const struct position *p
         return fail(ALIBI_USAGE,
                     "option 'factor' of 'rotary' has no effect without a stretch: pi, ntk, yarn or "
                     "llama3");
+    if (own(p)->stretch != STRETCH_NONE && own(p)->factor == 1)
+        return fail(ALIBI_USAGE,
+                    "option 'stretch' of 'rotary' has no effect without a factor: add factor=16 "
+                    "for 16 times the length");
     if (own(p)->stretch == STRETCH_NTK && (own(p)->spread ? 2 * rotated_pairs(c, p) : D) < 4)
         return fail(ALIBI_USAGE, "stretch=ntk of 'rotary' needs heads of 4 numbers or more");
     if (own(p)->stretch >= STRETCH_YARN && length_before(c, own(p)) < 1)

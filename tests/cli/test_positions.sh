@@ -84,6 +84,10 @@ else
     fail "resume with sinks" "other weights"
 fi
 check "generation with sinks" "$ALIBI" generate sinks --prompt "It was" --tokens 100
+for stretched in rotary:stretch=yarn alibi:stretch=ntk; do
+    expect 2 "'stretch' of '${stretched%%:*}' has no effect without a factor" \
+        "$ALIBI" eval hybrid "${text[@]}" --split valid --as-position $stretched
+done
 expect 2 "'sinks' of 'alibi' has no effect without a window" \
     "$ALIBI" train "${small[@]}" --position alibi:sinks=4 --out no-window
 check "scale-invariant" "$ALIBI" train "${small[@]}" --position scale-invariant:tau=5 --out scale

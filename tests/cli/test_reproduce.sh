@@ -263,6 +263,8 @@ has "is the default here" 'Two tiny models .tier cpu' stdout
 has "one seed proves less" '^1\. holds in this one seed: ' stdout
 expect 3 "'tier' holds the tier 'cpu' .* and this is 'full'" "${run[@]}" --out tier
 expect 2 "has no tier 'gpu'; it has full" "$ALIBI" reproduce tiny.json --tier gpu --out none
+expect 2 "has no tier 'papr'; it has full, paper and cpu" \
+    "$ALIBI" reproduce reach-confirm --tier papr --out none
 check "numbers of a tier" "$ALIBI" reproduce tiny.json "${text[@]}" --tier quick --quiet \
     --only sinusoidal-8 --out quick
 has "have their lengths" '^sinusoidal-8,1,sinusoidal,8,windows,nonoverlapping,32,' quick/results.csv
