@@ -337,12 +337,13 @@ expect 3 "'bad.json'" "$ALIBI" tokenize --tokenizer bad.json all.txt -o broken -
 
 # Stopped and continued
 "$ALIBI" text --out big.txt --text-bytes 6000000 > /dev/null
-big=(big.txt big.txt --tokenizer bpe.json --shard-tokens 100000 --quiet)
+big=(big.txt big.txt big.txt big.txt --tokenizer bpe.json --shard-tokens 100000 --quiet)
 check "a larger text" "$ALIBI" tokenize "${big[@]}" -o whole
+has_shard() { compgen -G "$1/*.bin" > /dev/null; }
 stop() { # signal, folder: sent when the first shard is there
     "$ALIBI" tokenize "${big[@]}" -o "$2" > stdout 2> stderr &
     pid=$!
-    wait_for bash -c "ls $2/*.bin > /dev/null 2>&1"
+    wait_for has_shard "$2"
     kill -"$1" $pid
     wait $pid 2> /dev/null
     code=$?
@@ -388,7 +389,7 @@ check "killed again and again" "$ALIBI" tokenize "${big[@]}" -o killed
 same_shards "ends in the same bytes" whole killed
 "$ALIBI" tokenize "${big[@]}" -o shared > /dev/null 2>&1 &
 pid=$!
-wait_for bash -c "ls shared/*.bin > /dev/null 2>&1"
+wait_for has_shard shared
 kill -STOP $pid
 expect 5 "'shared.*(in use|another)" "$ALIBI" tokenize "${big[@]}" -o shared
 kill -CONT $pid
