@@ -183,6 +183,22 @@ static inline void check_round_trip(struct bpe_file *f, struct slice text)
     alibi_tokenizer_free(t);
 }
 
+/* Input that begins with the size that its file claims to have: checked with that and the true one.
+ */
+static inline int check_claimed(const uint8_t *data, size_t size,
+                                void (*check)(const char *bytes, size_t size, int64_t file_bytes))
+{
+    int64_t claimed;
+
+    if (size < sizeof claimed)
+        return 0;
+    memcpy(&claimed, data, sizeof claimed);
+    check((const char *)data + sizeof claimed, size - sizeof claimed, claimed);
+    check((const char *)data + sizeof claimed, size - sizeof claimed,
+          (int64_t)(size - sizeof claimed));
+    return 0;
+}
+
 /* The end of a target that has parsed a tokenizer. `path` is a part of the names of its files. */
 static inline int check_tokenizer(alibi_status status, struct bpe_file *f, struct slice text,
                                   size_t size, const char *path)

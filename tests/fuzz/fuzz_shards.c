@@ -45,13 +45,5 @@ static void check(const char *bytes, size_t size, int64_t file_bytes)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    int64_t claimed;
-
-    if (size < sizeof claimed)
-        return 0;
-    memcpy(&claimed, data, sizeof claimed);
-    check((const char *)data + sizeof claimed, size - sizeof claimed, claimed);
-    check((const char *)data + sizeof claimed, size - sizeof claimed,
-          (int64_t)(size - sizeof claimed));
-    return 0;
+    return check_claimed(data, size, check);
 }
