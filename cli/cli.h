@@ -185,7 +185,7 @@ struct cli_subject {
     struct alibi_compute compute;
 
     /* Set by cli_subject_open_model(). */
-    const char *path; /* of the model */
+    const char *path; /* of the model; set before if it is not an operand */
     const char *const *files;
     int file_count; /* 0: the built-in text */
     alibi_device *device;
@@ -199,9 +199,9 @@ struct cli_subject {
 
 /* --data, --split and --as-position. */
 struct alibi_option_group cli_subject_group(struct cli_subject *values);
-/* The model is operand number `first`, and the files follow it. Reading the text may take long, so
- * requests are checked in between. `builtin_group`: the number of the group with the options of the
- * built-in text. After a failure too, close it. */
+/* The model is operand number `first`, and the files follow it; or they begin there. Reading the
+ * text may take long, so requests are checked in between. `builtin_group`: the number of the group
+ * with the options of the built-in text. After a failure too, close it. */
 alibi_status cli_subject_open_model(struct cli_subject *s, const struct cli_line *line, int first);
 alibi_status cli_subject_open_text(struct cli_subject *s, const struct cli_line *line,
                                    int builtin_group);
@@ -315,6 +315,10 @@ void cli_name_recipe(const char *recipe, char *name, size_t size);
 
 alibi_status cli_bench_attention(alibi_device *device, const struct alibi_bench_attention *how,
                                  const struct alibi_int_list *lengths, bool json);
+/* With --model: what its layers get. No lengths: the training length and four times that. */
+alibi_status cli_bench_model_attention(const struct cli_subject *subject,
+                                       const struct alibi_bench_attention *how,
+                                       const struct alibi_int_list *lengths, bool json);
 
 /* `alibi bench ops` (bench_ops.c): every operation alone. names empty: all of them. */
 alibi_status cli_bench_ops(alibi_device *device, const struct alibi_name_list *names,

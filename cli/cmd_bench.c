@@ -4,6 +4,7 @@
  * Without a recipe and model options the cases below are measured: on a CPU the recipes of the same
  * names, on a GPU models whose steps others publish, of the shapes of GPT-2 and of the paper, with
  * a vocabulary that is a multiple of 64. */
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,11 +18,12 @@ struct job {
     bool json;
     double skip;
     struct alibi_bench_attention attention;
-    int bias; /* of attention: 0 alibi, 1 none */
+    int bias;   /* of attention: 0 alibi, 1 none */
+    char *path; /* of a model whose layers' attention is timed; NULL: random numbers */
     struct alibi_config model;
     struct alibi_training training;
-    struct alibi_compute compute;
-    alibi_device *device;
+    struct cli_subject subject; /* without a path only its device */
+    alibi_device *device;       /* the subject's */
 };
 
 /* The training group has no title: a recipe may have its options, and of these only the batch, the
@@ -34,6 +36,10 @@ enum {
     ATTENTION_GROUP,
     MODEL_GROUP,
     TRAINING_GROUP,
+    SUBJECT_GROUP,
+    READING_GROUP,
+    BUILTIN_GROUP,
+    TOKENIZER_GROUP,
     DEVICE_GROUP,
     GROUPS
 };
@@ -47,7 +53,9 @@ static const struct alibi_option options[] = {
       "train: tokens per window; decode: tokens before the first step; default: the recipe's "
       "train_length" },
     { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, CLI_LENGTH_MAX, NULL, "4096,16384,65536",
-      "LIST", "memory, attention: lengths to measure at" },
+      "LIST",
+      "memory, attention: lengths to measure at; default for --model: its "
+      "training length and 4 times that" },
     { "sequences", ALIBI_OPTION_INTS, AT(sequences), 1, 4096, NULL, "1,32", "LIST",
       "decode: numbers of sequences to decode at once" },
     { "methods", ALIBI_OPTION_NAMES, AT(methods), 0, 0, NULL, NULL, "LIST",
@@ -71,6 +79,8 @@ static const struct alibi_option skip_options[] = {
 };
 
 static const struct alibi_option attention_options[] = {
+    { "model", ALIBI_OPTION_TEXT, AT(path), 0, 0, NULL, NULL, "MODEL",
+      "time what the attention of each layer of MODEL gets on a text, not random numbers" },
     { "head-width", ALIBI_OPTION_INT, AT(attention.head_width), 1, 4096, NULL, "64", "N",
       "numbers per head" },
     { "bias", ALIBI_OPTION_CHOICE, AT(bias), 0, 0, "alibi|none", "alibi", "NAME",
@@ -476,6 +486,19 @@ static alibi_status bench_attention(const struct job *job, const struct bench_ca
     return cli_bench_attention(job->device, &how, &job->lengths, job->json);
 }
 
+static alibi_status bench_model_attention(const struct job *job, const struct bench_case *cases,
+                                          int count)
+{
+    struct alibi_bench_attention how = job->attention;
+
+    (void)cases;
+    (void)count;
+    how.batch = job->batch ? job->batch : 1;
+    how.repeats = job->repeats;
+    how.skip = job->skip;
+    return cli_bench_model_attention(&job->subject, &how, &job->lengths, job->json);
+}
+
 /* ---- bench decode */
 
 struct decode_row {
@@ -552,10 +575,11 @@ static const struct bench {
     { "attention", bench_attention, 0x1p-24, NULL, NULL, 0 },
     { "decode", bench_decode, 0x1p-24, memory_cases, memory_cases, CLI_COUNT(memory_cases) },
     { "ops", bench_ops, 0, NULL, NULL, 0 },
+    { "attention --model", bench_model_attention, 0x1p-24, NULL, NULL, 0 },
 };
 
 /* Bits of the benchmarks, in the order of the table. */
-enum { TRAIN = 1, MEMORY = 2, ATTENTION = 4, DECODE = 8, OPS = 16, ALL = 31 };
+enum { TRAIN = 1, MEMORY = 2, ATTENTION = 4, DECODE = 8, OPS = 16, LAYERS = 32, ALL = 63 };
 
 /* The benchmarks on which an option has an effect. */
 static unsigned benches_of(int group, const char *option)
@@ -564,24 +588,32 @@ static unsigned benches_of(int group, const char *option)
         const char *option;
         unsigned benches;
     } own[] = {
-        { "batch", TRAIN | ATTENTION },
+        { "batch", TRAIN | ATTENTION | LAYERS },
         { "length", TRAIN | DECODE },
-        { "lengths", MEMORY | ATTENTION },
+        { "lengths", MEMORY | ATTENTION | LAYERS },
         { "sequences", DECODE },
         { "methods", TRAIN },
         { "operations", OPS },
-        { "repeats", TRAIN | ATTENTION | DECODE | OPS },
+        { "repeats", TRAIN | ATTENTION | DECODE | OPS | LAYERS },
         { "vocab", TRAIN | MEMORY | DECODE },
         { "heads", TRAIN | MEMORY | ATTENTION | DECODE },
         { "kv-heads", TRAIN | MEMORY | ATTENTION | DECODE },
+        { "head-width", ATTENTION },
+        { "bias", ATTENTION },
+        { "score", ATTENTION },
+        { "model", LAYERS },
     };
     static const unsigned groups[GROUPS] = {
         [BENCH_GROUP] = ALL,
         [STEP_GROUP] = TRAIN,
-        [SKIP_GROUP] = TRAIN | ATTENTION | DECODE,
-        [ATTENTION_GROUP] = ATTENTION,
+        [SKIP_GROUP] = TRAIN | ATTENTION | DECODE | LAYERS,
+        [ATTENTION_GROUP] = ATTENTION | LAYERS,
         [MODEL_GROUP] = TRAIN | MEMORY | DECODE,
         [TRAINING_GROUP] = 0, /* for recipes */
+        [SUBJECT_GROUP] = LAYERS,
+        [READING_GROUP] = LAYERS,
+        [BUILTIN_GROUP] = LAYERS,
+        [TOKENIZER_GROUP] = LAYERS, /* which refuses it */
         [DEVICE_GROUP] = ALL,
     };
 
@@ -618,11 +650,15 @@ static alibi_status refuse_unused(const struct cli_line *line, const struct benc
     return ALIBI_OK;
 }
 
-static const struct bench *find_bench(const char *name)
+static const struct bench *find_bench(const char *name, bool of_model)
 {
-    for (int i = 0; i < CLI_COUNT(benches); i++) {
-        if (strcmp(benches[i].name, name) == 0)
-            return &benches[i];
+    const struct bench *last = &benches[CLI_COUNT(benches) - 1];
+
+    if (of_model && strcmp(name, "attention") == 0)
+        return last;
+    for (const struct bench *b = benches; b < last; b++) {
+        if (strcmp(b->name, name) == 0)
+            return b;
     }
     return NULL;
 }
@@ -635,10 +671,37 @@ static const struct bench_case *built_in_cases(const struct job *job, const stru
     return device.gpu ? bench->gpu_cases : bench->cases;
 }
 
+/* A model and its text on a device, or the device alone. */
+static alibi_status open_subject(struct job *job, const struct cli_line *line)
+{
+    struct cli_subject *s = &job->subject;
+    alibi_status status;
+
+    if (!job->path && line->operand_count > 1)
+        return cli_fail(ALIBI_USAGE, "'%s' is one argument too many; a text is for '%s'",
+                        line->operands[1], benches[CLI_COUNT(benches) - 1].name);
+    if (!job->path)
+        return alibi_device_open(&s->device, &s->compute, cli_call());
+    if (line->recipe)
+        return cli_fail(ALIBI_USAGE, "--recipe has no effect with --model");
+    s->path = job->path;
+    status = cli_subject_open_model(s, line, 1);
+    return status == ALIBI_OK ? cli_subject_open_text(s, line, BUILTIN_GROUP) : status;
+}
+
+/* Whether --lengths is not the default. */
+static bool has_lengths(const struct cli_line *line)
+{
+    const struct alibi_option *option =
+        alibi_options_find(&line->groups[BENCH_GROUP], 1, "lengths", NULL);
+
+    return line->given[BENCH_GROUP] >> (option - options) & 1;
+}
+
 static alibi_status run(const struct cli_line *line, void *user)
 {
     struct job *job = user;
-    const struct bench *bench = find_bench(line->operands[0]);
+    const struct bench *bench = find_bench(line->operands[0], job->path);
     bool own = line->recipe || line->given[MODEL_GROUP];
     char name[32];
     struct bench_case own_case = { name, NULL, 257, job->training.batch,
@@ -655,12 +718,15 @@ static alibi_status run(const struct cli_line *line, void *user)
         return status;
     if (!line->given[SKIP_GROUP])
         job->skip = bench->skip;
+    if (job->path && !has_lengths(line))
+        job->lengths.count = 0;
     cli_name_recipe(line->recipe, name, sizeof name);
-    status = alibi_device_open(&job->device, &job->compute, cli_call());
+    status = open_subject(job, line);
+    job->device = job->subject.device;
     if (status == ALIBI_OK)
         status =
             bench->run(job, own ? &own_case : built_in_cases(job, bench), own ? 1 : bench->count);
-    alibi_device_free(job->device);
+    cli_subject_close(&job->subject);
     return status;
 }
 
@@ -676,16 +742,22 @@ alibi_status cmd_bench(int argc, char **argv)
         [ATTENTION_GROUP] = { "Attention", attention_options, CLI_COUNT(attention_options), &job },
         [MODEL_GROUP] = cli_model_group(&job.model),
         [TRAINING_GROUP] = cli_training_group(&job.training),
-        [DEVICE_GROUP] = cli_device_group(&job.compute),
+        [SUBJECT_GROUP] = cli_subject_group(&job.subject),
+        [READING_GROUP] = cli_reading_group(&job.subject.text.reading),
+        [BUILTIN_GROUP] = cli_builtin_group(&job.subject.text.builtin),
+        [TOKENIZER_GROUP] = cli_no_tokenizer_group(&job.subject.text),
+        [DEVICE_GROUP] = cli_device_group(&job.subject.compute),
     };
     struct cli_line line = {
         .command = "bench",
-        .usage = "train|memory|attention|decode|ops [OPTION...]",
+        .usage = "train|memory|attention|decode|ops [FILE...] [OPTION...]",
         .about =
             "'train' measures a training step and compares its rate with what the device's matrix "
             "library reaches on the same products alone; on a GPU it also prints where the time "
             "goes. 'memory' evaluates one window at growing lengths and prints time and peak memory. "
-            "'attention' times attention alone, with 12 heads unless --heads says otherwise. 'decode' "
+            "'attention' times attention alone on random numbers, with 12 heads unless --heads says "
+            "otherwise; with --model it times what the layers of a model get on FILE, with skip 0 in "
+            "turn, because random numbers do not show what a trained model skips. 'decode' "
             "times steps that append a token to each of several sequences of different lengths. "
             "'ops' times every operation alone. "
             "Without a recipe or model options 'train' measures gpt2-124m and byte-10m, on a GPU "
@@ -694,7 +766,7 @@ alibi_status cmd_bench(int argc, char **argv)
         .groups = groups,
         .count = GROUPS,
         .min_operands = 1,
-        .max_operands = 1,
+        .max_operands = INT_MAX,
     };
 
     status = cli_table_copy(&model, &groups[MODEL_GROUP]);

@@ -91,12 +91,13 @@ alibi_status cli_subject_open_model(struct cli_subject *s, const struct cli_line
 {
     alibi_status status;
 
-    if (line->operand_count > first + 1 && s->data)
+    if (!s->path)
+        s->path = line->operands[first++];
+    s->files = s->data ? (const char *const *)&s->data : line->operands + first;
+    s->file_count = s->data ? 1 : line->operand_count - first;
+    if (line->operand_count > first && s->data)
         return cli_fail(ALIBI_USAGE,
                         "give the text with --data or as a FILE after the model, not both");
-    s->path = line->operands[first];
-    s->files = s->data ? (const char *const *)&s->data : line->operands + first + 1;
-    s->file_count = s->data ? 1 : line->operand_count - first - 1;
     status = cli_refuse_tokenizer(&s->text);
     if (status == ALIBI_OK)
         status = cli_open_device(&s->device, line, &s->compute);

@@ -1646,6 +1646,17 @@ ALIBI_API alibi_status alibi_bench_attention(alibi_device *device,
                                              struct alibi_bench_attention_result *result,
                                              const struct alibi_call *call);
 
+/* Attention alone, on the queries, keys and values that the layers of a model get in a pass over
+ * `batch` windows of the text, with the bias, window and scale of each. Heads, head_width, alibi
+ * and score are not read. results [layers + 1]: of every layer, then of all together, whose times
+ * are sums. every_pair: the same with skip 0, measured in turn with results; NULL: not measured.
+ * Peaks include the model and its pass; what sinks add is not timed. */
+ALIBI_API alibi_status alibi_bench_model_attention(
+    const alibi_model *model, const alibi_corpus *corpus, enum alibi_split split,
+    const struct alibi_bench_attention *how, int64_t length,
+    struct alibi_bench_attention_result *results, struct alibi_bench_attention_result *every_pair,
+    const struct alibi_call *call);
+
 /* One operation of the library alone, at one realistic size. */
 struct alibi_bench_op {
     char operation[ALIBI_BENCH_TEXT_MAX]; /* "attention_backward" */

@@ -25,6 +25,9 @@ struct blocks {
 
 /* `tokens` and `size` as in struct alibi_eval; both may be 0. */
 struct blocks blocks_of(int64_t all, int64_t tokens, int64_t size, bool contiguous);
+/* Of windows that are read and not scored: at most so many, a block each, spread over the tokens; a
+ * single one is from the middle. */
+struct blocks blocks_spread(int64_t tokens, int64_t length, int64_t most);
 int64_t blocks_start(const struct blocks *b, int64_t k);
 
 /* The parts over which the standard error is taken; target `index` is counted over the blocks. */

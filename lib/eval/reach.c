@@ -182,17 +182,6 @@ static alibi_status check(const struct model *m, struct span span,
     return ALIBI_OK;
 }
 
-/* At most so many windows, a block each; a single one is from the middle. */
-static struct blocks windows_spread(int64_t tokens, int64_t length, int64_t most)
-{
-    int64_t count = tokens / length < most ? tokens / length : most;
-
-    return (struct blocks){ .all = tokens,
-                            .size = length,
-                            .count = count,
-                            .first = count == 1 ? (tokens - length) / 2 : 0 };
-}
-
 alibi_status alibi_probe_attention(struct alibi_attention_result **out, const alibi_model *model,
                                    const alibi_corpus *corpus, enum alibi_split split,
                                    const struct alibi_attention *how, const struct alibi_call *call)
@@ -217,7 +206,7 @@ alibi_status alibi_probe_attention(struct alibi_attention_result **out, const al
     if (status == ALIBI_OK)
         status = evaluate_check_tokenizer(model->tokenizer, corpus);
     if (status == ALIBI_OK) {
-        r.blocks = windows_spread(r.span.count, length, how->windows);
+        r.blocks = blocks_spread(r.span.count, length, how->windows);
         status = reading_init(&r);
     }
     TRY(comm_agree(call_comm(call), status));

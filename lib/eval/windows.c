@@ -21,6 +21,16 @@ struct blocks blocks_of(int64_t all, int64_t tokens, int64_t size, bool contiguo
     return b;
 }
 
+struct blocks blocks_spread(int64_t tokens, int64_t length, int64_t most)
+{
+    int64_t count = tokens / length < most ? tokens / length : most;
+
+    return (struct blocks){ .all = tokens,
+                            .size = length,
+                            .count = count,
+                            .first = count == 1 ? (tokens - length) / 2 : 0 };
+}
+
 /* first + floor(k (all - size) / (count - 1)), computed without overflow. Blocks do not overlap:
  * their starts differ by floor((all - size) / (count - 1)) or more, and count * size <= all. */
 int64_t blocks_start(const struct blocks *b, int64_t k)

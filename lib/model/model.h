@@ -189,7 +189,8 @@ struct reach {
     struct head_reach *heads; /* [N, H] */
 };
 
-/* Of passes over a part of a sequence, model_loss_part(): where the rest of it is. */
+/* Of passes over a part of a sequence, model_loss_part(): where the rest of it is. Or of a whole
+ * one, for who looks at what attention gets, and leaves it as it is. */
 struct elsewhere {
     /* Before the attention of each layer: a->k and a->v become views of earlier keys and values
      * with the own ones after them, likewise sums of gates, and of later parts first[2] the first

@@ -154,6 +154,10 @@ if has_gpu; then
         --batch 2 --length 64 --repeats 2 --device cuda --json
     is_json stdout && grep -q '"gpu": true' stdout && grep -q '"seconds":' stdout &&
         pass "has the time of each part" || fail "bench train" "no parts"
+    check "bench attention --model" "$program" bench attention --model cuda --quiet \
+        --lengths 16,512 --repeats 1 --device cuda --json
+    is_json stdout && [ "$(grep -c '"layer": 0' stdout)" = 2 ] &&
+        pass "times the attention of its layer" || fail "bench attention --model" "no layer"
     check "plan --device cuda" "$program" plan --device cuda --json
     [ "$(member stdout available_bytes)" -gt 0 ] && [ "$(member stdout largest_batch)" -ge 16 ] &&
         pass "knows what is free" || fail "plan" "does not know"
@@ -165,7 +169,7 @@ if has_gpu; then
     expect 4 "memory|free" \
         "$program" train "${tiny[@]}" --layers 96 --width 12288 --heads 96 --device cuda --out big
 else
-    skip 29 "no GPU"
+    skip 31 "no GPU"
     for command in "train ${tiny[*]} --out none" "compare ${tiny[*]} --out none" "eval cpu" \
         "generate cpu" plan "bench train"; do
         expect 7 "^alibi: ${command%% *}: .*(GPU|CUDA|cuda)" "$program" $command --device cuda

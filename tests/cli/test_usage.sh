@@ -32,6 +32,18 @@ expect 2 "--length .*'attention'.*'train', 'decode'" "$ALIBI" bench attention --
 expect 2 "--verify .*'ops'.*'attention'" "$ALIBI" bench ops --verify
 expect 2 "--recompute .*'memory'.*'train'" "$ALIBI" bench memory --recompute block
 expect 2 "--layers .*'attention'" "$ALIBI" bench attention --layers 2
+expect 2 "--model .*'train'.*'attention --model'" "$ALIBI" bench train --model run
+expect 2 "--data .*'attention'; it is for 'attention --model'" "$ALIBI" bench attention --data a
+expect 2 "'a' is one argument too many" "$ALIBI" bench attention a
+for option in "--heads 2" "--kv-heads 1" "--head-width 8" "--score 3" "--bias none"; do
+    expect 2 "${option% *} has no effect on 'attention --model'" \
+        "$ALIBI" bench attention --model run $option
+done
+expect 2 "--recipe has no effect with --model" \
+    "$ALIBI" bench attention --model run --recipe byte-10m
+expect 3 "cannot open model 'absent'" "$ALIBI" bench attention --model absent
+expect 2 "'--tokenizer' does not apply to a model" \
+    "$ALIBI" bench attention --model run --tokenizer a
 expect 2 "--lr has no effect on a benchmark" "$ALIBI" bench train --lr 0.1
 expect 2 "--train-length .*use --length" "$ALIBI" bench decode --train-length 8
 expect 2 "give --out FILE" "$ALIBI" text

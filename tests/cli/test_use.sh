@@ -352,6 +352,40 @@ check "bench attention" "$ALIBI" bench attention --lengths 128 --repeats 1 --jso
 [ "$(member stdout skip)" = 5.9604644775390625e-08 ] && pass "2^-24 where nothing is said" ||
     fail "bench attention" "$(member stdout skip)"
 
+# Attention of the layers of a model: of the built-in text that it was trained on, or of a file.
+check "a model of two layers" "$ALIBI" train "${tiny[@]}" --layers 2 --out two
+layers=(bench attention --model two --repeats 1 --quiet)
+check "bench attention --model" "$ALIBI" "${layers[@]}" --lengths 16,512 --verify
+sed -n 1p stdout | grep -q "^attention of 'two', split valid of 'built-in text': all layers (2)" &&
+    [ "$(awk '/^ +[0-9]/ { print $1, NF }' stdout | tr '\n' ';')" = "16 10;512 10;" ] &&
+    pass "a head and a row per length" || fail "bench attention --model" "another table"
+check "without skipping" "$ALIBI" "${layers[@]}" --skip 0 --no-backward --no-decode
+[ "$(awk '/^ +[0-9]/ { print $1, NF, $4 }' stdout | tr '\n' ';')" = "16 4 100.0%;64 4 100.0%;" ] &&
+    pass "the training length and four times that, without ratios" ||
+    fail "bench attention --model --skip 0" "another table"
+"$ALIBI" text --out two.txt --text-bytes 20000 --split valid > /dev/null
+check "a file" "$ALIBI" "${layers[@]}" two.txt --lengths 512 --skip 1e-3 --batch 2 --json
+is_json stdout && grep -q '"text": "two.txt"' stdout && [ "$(grep -c '"layer":' stdout)" = 2 ] &&
+    pass "each layer in JSON" || fail "bench attention --model --json" "no JSON"
+near() { # the difference of two numbers is at most a millionth of them
+    awk "BEGIN { d = ($1) / ($2) - 1; exit !(d < 1e-6 && d > -1e-6) }"
+}
+for part in forward backward decode; do # of all layers, then of each; with skipping, then without
+    set -- $(grep -oE "\"${part}_seconds\": [0-9.e-]+" stdout | sed 's/.*: //')
+    [ $# = 6 ] && near "$1" "$3 + $5" && near "$2" "$4 + $6" &&
+        pass "$part: the sum of the layers" || fail "$part" "no sum: $*"
+done
+used=$(member stdout tiles_used)
+near "$(member stdout forward_gflops)" "$(member stdout forward_dense_gflops) * $used" &&
+    awk "BEGIN { exit !(0 < $used && $used < 1) }" && pass "rates are of every pair: $used used" ||
+    fail "bench attention --model --json" "rates do not fit $used"
+work="$(member stdout forward_dense_gflops) * $(member stdout forward_seconds) * 1e9"
+near "$work" "2 * 2 * 2 * 512 * 512 * 16" && pass "two products, two layers, two windows" ||
+    fail "forward_dense_gflops" "$work"
+expect 3 "'two.txt' has [0-9]* tokens, fewer than 9 windows of 4096" \
+    "$ALIBI" "${layers[@]}" two.txt --lengths 4096 --batch 9
+expect 2 "--data or as a FILE" "$ALIBI" "${layers[@]}" two.txt --data two.txt
+
 # The built-in cases are the recipes of the same names.
 case_of() { # name, JSON: model, vocabulary and parameters of the first case of that name
     awk -v name="\"$1\"" \

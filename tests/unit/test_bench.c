@@ -4,6 +4,7 @@
 #include "check.h"
 #include "device.h"
 #include "passes.h"
+#include "training.h"
 
 static struct alibi_config tiny(void)
 {
@@ -314,6 +315,134 @@ static void attention_alone_counts_what_it_used(void **state)
     assert_true(all.used == 1 && all.skipped_weight == 0);
 }
 
+/* A text of random letters, and a model of 4 layers for its bytes that has not learned anything. */
+static struct alibi_model layered_model(const char *position, alibi_corpus **corpus)
+{
+    enum { LETTERS = 700 };
+    static char text[LETTERS + 1];
+    const char *const texts[] = { text };
+    struct alibi_config config = tiny_bytes_config(position, 4, 16);
+    struct alibi_model model = { 0 };
+
+    for (int i = 0; i < LETTERS; i++)
+        text[i] = "abcdef "[random_below(9, 0, (uint64_t)i, 7)];
+    assert_ok(corpus_from_texts(corpus, texts, 1));
+    model.tokenizer = tokenizer_share(corpus_tokenizer(*corpus));
+    assert_ok(model_new(&model.model, &config, &test_device()->device, test_device()->type, false));
+    randomise(model.model, 5, 0.05);
+    return model;
+}
+
+static void free_layered(struct alibi_model *model, alibi_corpus *corpus)
+{
+    model_free(model->model);
+    alibi_tokenizer_free(model->tokenizer);
+    alibi_corpus_free(corpus);
+}
+
+/* Operations of the forward pass, by the rates, and by the pairs that the layer's mask leaves. */
+static void check_layer(const struct alibi_bench_attention_result *r, const struct alibi_config *c,
+                        int64_t window)
+{
+    double L = 512, hidden = window > 0 ? L - (double)window : 0;
+    double flops = r->used * 2 * (L * L - hidden * hidden) * (double)c->width;
+
+    assert_close_relative(r->forward_gflops * r->forward_seconds * 1e9, flops, 1e-9);
+    assert_close_relative(r->backward_gflops * r->backward_seconds * 1e9, 2.5 * flops, 1e-9);
+}
+
+/* Each layer has its own mask and bias; the last result is their sum. */
+static void attention_of_a_model_is_that_of_its_layers(void **state)
+{
+    enum { N = 4 };
+    static const int64_t windows[N] = { 0, 100, 0, 0 };
+    struct alibi_bench_attention how = {
+        .batch = 2, .skip = 1e-3, .backward = true, .decode = true, .verify = true, .repeats = 1
+    };
+    alibi_corpus *corpus = NULL;
+    struct alibi_model model =
+        layered_model("alibi,rotary:window=100:sinks=2,none:logn,fox", &corpus);
+    struct alibi_bench_attention_result some[N + 1], all[N + 1];
+    double forward = 0, work = 0, used = 0;
+
+    (void)state;
+    assert_fails(alibi_bench_model_attention(&model, corpus, ALIBI_ALL, &how, 512, some, all, NULL),
+                 ALIBI_BAD_INPUT, "has 701 tokens, fewer than 2 windows of 512");
+    how.batch = 1;
+    assert_ok(alibi_bench_model_attention(&model, corpus, ALIBI_ALL, &how, 512, some, all, NULL));
+    for (int n = 0; n < N; n++) {
+        check_layer(&some[n], &model.model->config, windows[n]);
+        check_layer(&all[n], &model.model->config, windows[n]);
+        assert_true(some[n].decode_seconds > 0 && some[n].length == 512);
+        assert_true(some[n].skipped_weight <= 1e-3 && all[n].used == 1);
+        forward += some[n].forward_seconds;
+        work += all[n].forward_gflops * all[n].forward_seconds;
+        used += some[n].forward_gflops * some[n].forward_seconds;
+    }
+    assert_true(some[0].used < 1 && some[0].skipped_weight > 0);
+    assert_true(some[1].used == 1 && some[2].used == 1); /* they have no bias */
+    assert_close_relative(some[N].forward_seconds, forward, 1e-12);
+    assert_close_relative(some[N].used, used / work, 1e-9);
+    assert_true(all[N].used == 1 && some[N].skipped_weight >= some[0].skipped_weight);
+    free_layered(&model, corpus);
+}
+
+/* The tiles are those that a pass over the same window counts. */
+static void a_model_skips_in_the_benchmark_what_it_skips_in_a_pass(void **state)
+{
+    enum { N = 4, L = 512 };
+    const struct alibi_bench_attention how = { .batch = 1, .skip = 1e-3, .repeats = 1 };
+    alibi_corpus *corpus = NULL;
+    struct alibi_model model = layered_model("alibi", &corpus);
+    struct alibi_bench_attention_result results[N + 1];
+    struct attention_statistics s;
+    struct workspace *w = NULL;
+    struct span span = corpus_span(corpus, ALIBI_ALL);
+    int32_t tokens[L], targets[L];
+    float nll[L];
+
+    (void)state;
+    assert_ok(alibi_bench_model_attention(&model, corpus, ALIBI_ALL, &how, L, results, NULL, NULL));
+    span_read(span, (span.count - L) / 2, L, tokens);
+    memset(targets, -1, sizeof targets);
+    assert_ok(
+        workspace_new(&w, model.model, &(struct pass_settings){ .skip = 1e-3, .record = true }));
+    assert_ok(model_loss(w, tokens, targets, 1, L, nll));
+    s = workspace_statistics(w);
+    assert_true(s.tiles.used < s.tiles.all);
+    assert_close_relative(results[N].used, (double)s.tiles.used / (double)s.tiles.all, 1e-9);
+    workspace_free(w);
+    free_layered(&model, corpus);
+}
+
+static void failures_in_the_middle_of_a_pass_leave_nothing(void **state)
+{
+    const struct alibi_bench_attention how = {
+        .batch = 1, .skip = 1e-3, .backward = true, .decode = true, .repeats = 1
+    };
+    alibi_corpus *corpus = NULL;
+    struct alibi_model model = layered_model("fox", &corpus);
+    struct alibi_bench_attention_result some[5], all[5];
+    struct alibi_stop stop = { 0 };
+    size_t before = alibi_memory_now();
+    alibi_status status = ALIBI_MEMORY;
+
+    (void)state;
+    for (int64_t n = 1; status != ALIBI_OK; n++) {
+        assert_ok(alibi_inject_fault("memory", n));
+        status = alibi_bench_model_attention(&model, corpus, ALIBI_ALL, &how, 70, some, all, NULL);
+        assert_ok(alibi_inject_fault("memory", 0));
+        assert_true(status == ALIBI_OK || status == ALIBI_MEMORY);
+        assert_int_equal(alibi_memory_now(), before);
+    }
+    alibi_stop_request(&stop);
+    assert_fails(alibi_bench_model_attention(&model, corpus, ALIBI_ALL, &how, 70, some, all,
+                                             &(struct alibi_call){ .stop = &stop }),
+                 ALIBI_INTERRUPTED, "stopped");
+    assert_int_equal(alibi_memory_now(), before);
+    free_layered(&model, corpus);
+}
+
 /* The part of the memory that grows with the length grows no faster than the length. */
 static void memory_of_an_evaluation_is_linear_in_the_length(void **state)
 {
@@ -394,6 +523,9 @@ int main(void)
         cmocka_unit_test(models_take_turns_at_every_shape),
         cmocka_unit_test(computing_blocks_again_takes_less_memory),
         cmocka_unit_test(attention_alone_counts_what_it_used),
+        cmocka_unit_test(attention_of_a_model_is_that_of_its_layers),
+        cmocka_unit_test(a_model_skips_in_the_benchmark_what_it_skips_in_a_pass),
+        cmocka_unit_test(failures_in_the_middle_of_a_pass_leave_nothing),
         cmocka_unit_test(memory_of_an_evaluation_is_linear_in_the_length),
         cmocka_unit_test(every_operation_is_named_and_one_is_timed),
         cmocka_unit_test(shapes_that_cannot_be_are_refused),
