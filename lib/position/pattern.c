@@ -74,18 +74,44 @@ static char *trim(char *text)
     return text;
 }
 
-/* "'rotary' has no option 'windw': it has window, base, layout" */
+enum { OPTIONS_MAX = 64 }; /* of a method, or of the elements of a preset */
+
+static int list_options(const char *names[OPTIONS_MAX], int listed,
+                        const struct alibi_option_group *groups, int count)
+{
+    for (int g = 0; g < count; g++)
+        for (int i = 0; i < groups[g].count && listed < OPTIONS_MAX; i++)
+            names[listed++] = groups[g].options[i].name;
+    return listed;
+}
+
+/* " did you mean 'window'?", or "" if no name is near. */
+static const char *did_you_mean(char buffer[ALIBI_NAME_MAX], const char *name,
+                                const char *const *names, int count)
+{
+    const char *nearest = alibi_nearest(name, names, count);
+
+    buffer[0] = '\0';
+    if (nearest)
+        snprintf(buffer, ALIBI_NAME_MAX, " did you mean '%s'?", nearest);
+    return buffer;
+}
+
+/* "'rotary' has no option 'windw': did you mean 'window'? it has window, base, layout" */
 static alibi_status fail_option(const struct alibi_option_group *groups, int count,
                                 const char *owner, const char *name)
 {
+    const char *names[OPTIONS_MAX];
+    char meant[ALIBI_NAME_MAX];
     struct text known = { 0 };
     alibi_status status;
+    int listed = list_options(names, 0, groups, count);
 
-    for (int g = 0; g < count; g++)
-        for (int i = 0; i < groups[g].count; i++)
-            text_append(&known, "%s%s", known.length > 0 ? ", " : "", groups[g].options[i].name);
+    for (int i = 0; i < listed; i++)
+        text_append(&known, "%s%s", i > 0 ? ", " : "", names[i]);
     TRY(text_status(&known));
-    status = fail(ALIBI_USAGE, "'%s' has no option '%s': it has %s", owner, name, known.data);
+    status = fail(ALIBI_USAGE, "'%s' has no option '%s':%s it has %s", owner, name,
+                  did_you_mean(meant, name, names, listed), known.data);
 out:
     text_free(&known);
     return status;
@@ -260,9 +286,11 @@ static bool takes(struct element *e, const struct alibi_option *o)
 static alibi_status set_of_preset(struct element *elements, int count,
                                   const struct position_preset *preset, const char *option)
 {
-    char name[ALIBI_NAME_MAX], text[ALIBI_NAME_MAX];
+    char name[ALIBI_NAME_MAX], text[ALIBI_NAME_MAX], meant[ALIBI_NAME_MAX];
+    const char *names[OPTIONS_MAX];
     struct alibi_option_group groups[GROUPS];
     bool any = false, taken = false;
+    int listed = 0;
 
     snprintf(name, sizeof name, "%s", option);
     cut(name, "=");
@@ -271,6 +299,7 @@ static alibi_status set_of_preset(struct element *elements, int count,
         const struct alibi_option *o;
 
         all_groups(groups, &e->position);
+        listed = list_options(names, listed, groups, GROUPS);
         o = alibi_options_find(groups, GROUPS, name, NULL);
         if (!o || !(i < count ? takes(e, o) : !writes(e->text, "window")))
             continue;
@@ -280,8 +309,9 @@ static alibi_status set_of_preset(struct element *elements, int count,
         taken = taken || i < count;
     }
     return any ? ALIBI_OK
-               : fail(ALIBI_USAGE, "'%s' has no option '%s': it is %s, whose options it takes",
-                      preset->name, name, preset->pattern);
+               : fail(ALIBI_USAGE, "'%s' has no option '%s':%s it is %s, whose options it takes",
+                      preset->name, name, did_you_mean(meant, name, names, listed),
+                      preset->pattern);
 }
 
 static alibi_status read_preset(struct element *elements, int *count,

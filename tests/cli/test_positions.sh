@@ -225,7 +225,7 @@ fi
 # Patterns that cannot be: the element and the choices.
 expect 2 "position 'alibbi:window=4': unknown position method 'alibbi': did you mean 'alibi'" \
     "$ALIBI" train "${small[@]}" --position none,alibbi:window=4
-expect 2 "position 'rotary:windw=4': 'rotary' has no option 'windw': it has window" \
+expect 2 "position 'rotary:windw=4': 'rotary' has no option 'windw': did you mean 'window'. it has" \
     "$ALIBI" train "${small[@]}" --position none,rotary:windw=4
 expect 2 "position 'rotary:window=x': window: 'x' is not a whole number" \
     "$ALIBI" train "${small[@]}" --position rotary:window=x

@@ -723,7 +723,9 @@ static void bad_patterns_name_the_element_and_the_choices(void **state)
         { "99999*alibi", "'99999' is not a number of layers" },
         { "2*3*alibi", "unknown position method '3*alibi'" },
         { "none,rotary:windw=64",
-          "position 'rotary:windw=64': 'rotary' has no option 'windw': it has window" },
+          "position 'rotary:windw=64': 'rotary' has no option 'windw': did you mean 'window'? it has "
+          "window, sinks" },
+        { "rotary:zzz=64", "'rotary' has no option 'zzz': it has window, sinks" },
         { "rotary:bias-max=4", "it has window, " },
         { "alibi:bias-max", "option 'bias-max' of 'alibi' needs a value: bias-max=X" },
         { "alibi:bias-max=99", "position 'alibi:bias-max=99': bias-max: 99 is out of range 0..64" },
@@ -733,6 +735,8 @@ static void bad_patterns_name_the_element_and_the_choices(void **state)
         { "hybrid:bias-max=4",
           "position 'hybrid:bias-max=4': 'hybrid' has no option 'bias-max': it "
           "is 3*rotary:window=64,none:logn" },
+        { "hybrid:bass=500",
+          "'hybrid' has no option 'bass': did you mean 'base'? it is 3*rotary:window=64" },
         { "hybrid:window=x", "window: 'x' is not a whole number" },
         { "hybrid:", "'hybrid' has no option ''" },
         { "none,hybrid", "'hybrid' is a pattern of its own" },
