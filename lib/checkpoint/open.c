@@ -203,6 +203,7 @@ static alibi_status replace_position(struct alibi_config *config, const char *po
     alibi_status status;
     struct alibi_config c = *config;
     struct model *was = NULL, *is = NULL;
+    struct text dropped = { 0 };
     const char *differing;
 
     if (strlen(position) >= sizeof c.position)
@@ -223,8 +224,15 @@ static alibi_status replace_position(struct alibi_config *config, const char *po
     }
     call_note(call, "position '%s' in place of '%s', with which '%s' was trained", c.position,
               config->position, path);
+    TRY(pattern_dropped(&dropped, &was->pattern, &is->pattern, position, c.layers));
+    if (dropped.length > 0)
+        call_warn(call,
+                  "position '%s' leaves out '%s', with which '%s' was trained: add it, or write "
+                  "the values that you mean instead",
+                  position, dropped.data, path);
     *config = c;
 out:
+    text_free(&dropped);
     model_free(was);
     model_free(is);
     return status;

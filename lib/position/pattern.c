@@ -257,15 +257,16 @@ static alibi_status read_elements(struct element *elements, int *count, const ch
     return ALIBI_OK;
 }
 
-/* Whether the text of an element has the option: ":window" before "=", ":" or its end. */
-static bool writes(const char *element, const char *option)
+/* Whether the text of an element or a pattern has the option: ":window" before "=", ":" or its end.
+ */
+static bool writes(const char *text, const char *option)
 {
-    size_t length = strlen(option);
-    const char *at = element;
+    char name[ALIBI_NAME_MAX];
 
-    while ((at = strchr(at, ':')) != NULL) {
-        at++;
-        if (strncmp(at, option, length) == 0 && strchr("=:", at[length]))
+    while ((text = strchr(text, ':')) != NULL) {
+        text++;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(text, "=:,+ "), text);
+        if (name_index(name, &option, 1) == 0)
             return true;
     }
     return false;
@@ -359,31 +360,34 @@ alibi_status pattern_read(struct pattern *out, const struct alibi_config *c)
 
 /* ---- names */
 
+/* ":window=64" */
+static void name_option(struct text *name, const struct alibi_option *o, const void *values)
+{
+    struct text value = { 0 };
+    size_t length;
+
+    if (option_format_plain(&value, o, values) == ALIBI_OK) {
+        length = value.length;
+        if (length > 2 && strcmp(value.data + length - 2, ".0") == 0)
+            length -= 2; /* a real that is whole */
+        if (strcmp(value.data, "true") == 0)
+            text_append(name, ":%s", o->name);
+        else
+            text_append(name, ":%s=%.*s", o->name, (int)length, value.data);
+    } else if (name->status == ALIBI_OK) {
+        name->status = value.status;
+    }
+    text_free(&value);
+}
+
 /* ":window=64" for each option that differs from that of `usual`. */
 static void name_options(struct text *name, const struct alibi_option_group *groups,
                          const struct alibi_option_group *usual, int count)
 {
     for (int g = 0; g < count; g++)
-        for (int i = 0; i < groups[g].count; i++) {
-            const struct alibi_option *o = &groups[g].options[i];
-            struct text value = { 0 };
-            size_t length;
-
-            if (option_equal(o, groups[g].values, usual[g].values))
-                continue;
-            if (option_format_plain(&value, o, groups[g].values) == ALIBI_OK) {
-                length = value.length;
-                if (length > 2 && strcmp(value.data + length - 2, ".0") == 0)
-                    length -= 2; /* a real that is whole */
-                if (strcmp(value.data, "true") == 0)
-                    text_append(name, ":%s", o->name);
-                else
-                    text_append(name, ":%s=%.*s", o->name, (int)length, value.data);
-            } else if (name->status == ALIBI_OK) {
-                name->status = value.status;
-            }
-            text_free(&value);
-        }
+        for (int i = 0; i < groups[g].count; i++)
+            if (!option_equal(&groups[g].options[i], groups[g].values, usual[g].values))
+                name_option(name, &groups[g].options[i], groups[g].values);
 }
 
 static alibi_status name_position(struct text *name, const struct position *p,
@@ -495,6 +499,33 @@ alibi_status pattern_name_tempered(char out[ALIBI_NAME_MAX], const struct patter
         if (p->kind[k].window == 0 || p->kind[k].window > c->train_length)
             tempered.kind[k].temperature = temperature;
     return pattern_name(out, &tempered, c);
+}
+
+alibi_status pattern_dropped(struct text *out, const struct pattern *was, const struct pattern *is,
+                             const char *written, int64_t layers)
+{
+    text_append(out, "%s", "");
+    for (int64_t layer = 0; layer < layers; layer++) {
+        struct position before = was->kind[pattern_kind(was, layer)];
+        struct position after = is->kind[pattern_kind(is, layer)];
+
+        for (int i = 0; before.method == after.method && i < before.method->option_count; i++) {
+            const struct alibi_option *o = &before.method->options[i];
+            struct text option = { 0 };
+
+            if (option_equal(o, before.own, after.own) || writes(written, o->name) ||
+                (is->preset && writes(is->preset->pattern, o->name)))
+                continue;
+            name_option(&option, o, before.own);
+            if (option.status != ALIBI_OK && out->status == ALIBI_OK)
+                out->status = option.status;
+            if (option.status == ALIBI_OK && out->status == ALIBI_OK &&
+                !strstr(out->data, option.data))
+                text_append(out, "%s", option.data);
+            text_free(&option);
+        }
+    }
+    return text_status(out);
 }
 
 void pattern_weight_name(char out[POSITION_WEIGHT_MAX], int kind)

@@ -159,6 +159,11 @@ alibi_status pattern_name_after(char out[ALIBI_NAME_MAX], const struct pattern *
 alibi_status pattern_name_tempered(char out[ALIBI_NAME_MAX], const struct pattern *p,
                                    const struct alibi_config *c, double temperature);
 
+/* ":share=0.25:spread": the options of methods that layers have in `was`, and not in `is` although
+ * they have the same method there and its text `written` does not give the option another value. */
+alibi_status pattern_dropped(struct text *out, const struct pattern *was, const struct pattern *is,
+                             const char *written, int64_t layers);
+
 /* Whether the pattern fits the model of that configuration. */
 alibi_status pattern_check(const struct pattern *p, const struct alibi_config *c);
 

@@ -153,6 +153,24 @@ if [ "$plain" ] && [ "$plain" = "$same" ] && [ "$plain" != "$(member stdout nll)
 else
     fail "--as-position" "nll $plain, as itself $same, stretched $(member stdout nll)"
 fi
+check "a model with options of rotary" \
+    "$ALIBI" train "${small[@]}" --position rotary:share=0.5:spread --out options
+while read -r position wanted; do
+    check "as $position" "$ALIBI" eval options "${held[@]}" --as-position "$position"
+    found=$(sed -n "s/.*leaves out '\(.*\)', with which 'options' was trained.*/\1/p" stderr)
+    if [ "$found" = "$wanted" ]; then
+        pass "$position leaves out '$wanted'"
+    else
+        fail "$position" "leaves out '$found', not '$wanted'"
+    fi
+done << 'END'
+rotary:window=8 :share=0.5:spread
+rotary:window=8:share=0.5 :spread
+rotary:window=8:share=0.5:spread
+rotary:share=1:Spread=false
+rotary:window=8:share=0.5,none :spread
+none
+END
 check "generation with it" "$ALIBI" generate own --prompt "It was" --tokens 20 --as-position none
 expect 2 "cannot be used with 'kerple': they do not learn the same, as 'position.weight' shows" \
     "$ALIBI" eval own "${held[@]}" --as-position kerple
@@ -225,7 +243,7 @@ fi
 # Patterns that cannot be: the element and the choices.
 expect 2 "position 'alibbi:window=4': unknown position method 'alibbi': did you mean 'alibi'" \
     "$ALIBI" train "${small[@]}" --position none,alibbi:window=4
-expect 2 "position 'rotary:windw=4': 'rotary' has no option 'windw': did you mean 'window'. it has" \
+expect 2 "position 'rotary:windw=4': 'rotary' has no option 'windw': did you mean 'window'" \
     "$ALIBI" train "${small[@]}" --position none,rotary:windw=4
 expect 2 "position 'rotary:window=x': window: 'x' is not a whole number" \
     "$ALIBI" train "${small[@]}" --position rotary:window=x
