@@ -358,39 +358,53 @@ static struct alibi_int_list choose_lengths(const struct job *job)
     return (struct alibi_int_list){ 2, { L, 4 * L } };
 }
 
-/* JSON is printed when all is measured, so that a failure leaves no half of it. */
+static void json_attentions(const struct job *job, struct alibi_attention_result *const *results,
+                            int count, bool stopped)
+{
+    cli_json_open(NULL, '{');
+    cli_json_text("probe", "attention");
+    cli_json_subject(&job->subject);
+    cli_json_open("lengths", '[');
+    for (int i = 0; i < count; i++)
+        json_attention(results[i]);
+    cli_json_close(']');
+    if (stopped)
+        cli_json_flag("stopped", true);
+    cli_json_close('}');
+}
+
 static alibi_status probe_attention(const struct job *job)
 {
     struct alibi_attention_result *results[ALIBI_LIST_MAX] = { NULL };
     struct alibi_int_list lengths = choose_lengths(job);
     const struct cli_subject *s = &job->subject;
     alibi_status status = ALIBI_OK;
+    int done = 0;
 
-    for (int i = 0; status == ALIBI_OK && i < lengths.count; i++) {
-        const struct alibi_attention how = { lengths.at[i], job->targets.length, job->windows };
+    while (status == ALIBI_OK && done < lengths.count) {
+        const struct alibi_attention how = { lengths.at[done], job->targets.length, job->windows };
 
-        status = alibi_probe_attention(&results[i], s->model, s->corpus, cli_subject_split(s), &how,
-                                       cli_call());
-        if (status != ALIBI_OK || job->json)
+        status = alibi_probe_attention(&results[done], s->model, s->corpus, cli_subject_split(s),
+                                       &how, cli_call());
+        if (status != ALIBI_OK)
+            break;
+        if (++done < lengths.count)
+            cli_catch_signals(); /* from now on there is something to lose */
+        if (job->json)
             continue;
         cli_terminal_clear();
-        if (i > 0)
+        if (done > 1)
             putchar('\n');
-        print_attention(job, results[i]);
+        print_attention(job, results[done - 1]);
         fflush(stdout);
     }
-    if (status == ALIBI_OK && job->json) {
-        cli_terminal_clear();
-        cli_json_open(NULL, '{');
-        cli_json_text("probe", "attention");
-        cli_json_subject(s);
-        cli_json_open("lengths", '[');
-        for (int i = 0; i < lengths.count; i++)
-            json_attention(results[i]);
-        cli_json_close(']');
-        cli_json_close('}');
-    }
-    for (int i = 0; i < lengths.count; i++)
+    cli_terminal_clear();
+    if (status != ALIBI_OK && done > 0)
+        cli_fail(status, "%s; the results of %d of %d lengths are printed",
+                 status == ALIBI_INTERRUPTED ? "stopped" : alibi_error(), done, lengths.count);
+    if (done > 0 && job->json)
+        json_attentions(job, results, done, status != ALIBI_OK);
+    for (int i = 0; i < done; i++)
         alibi_attention_free(results[i]);
     return status;
 }

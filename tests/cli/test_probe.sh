@@ -66,6 +66,16 @@ check "attention" "$ALIBI" "${attention[@]}"
 run "$ALIBI" "${attention[@]}" --lengths 32 --length 8 --json
 is_json stdout && [ "$(member stdout near)" = 8 ] && [ "$(member stdout queries)" = 48 ] &&
     [ "$(grep -c '"entropy"' stdout)" = 3 ] && pass "attention --json" || fail "attention" "no JSON"
+for json in "" --json; do # a later length fails
+    run "$ALIBI" "${attention[@]}" --lengths 32,1M $json
+    [ "$code" = 3 ] && [ "$(wc -l < stderr)" = 1 ] &&
+        grep -q '1048576.*; the results of 1 of 2 lengths are printed$' stderr &&
+        pass "a length that fails${json:+, $json}" || fail "attention $json" "exit code $code"
+    [ "$(grep -c '^equal \|"uniform"' stdout)" = 1 ] && pass "keeps those before it" ||
+        fail "attention $json" "the results are lost"
+done
+is_json stdout && grep -q '"stopped": true' stdout && pass "and JSON says so" ||
+    fail "attention --json" "no word of it"
 expect 2 "--blocks has no effect on 'probe attention'" "$ALIBI" "${attention[@]}" --blocks 4
 expect 2 "--windows has no effect on 'probe targets'" "$ALIBI" "${probe[@]}" --windows 4
 
