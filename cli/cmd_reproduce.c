@@ -1,6 +1,7 @@
 /* cmd_reproduce.c - an experiment: several models, their evaluations, a verdict on each claim */
 #include <dirent.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -129,9 +130,18 @@ static void print_row(const char *name, int trainings, const char *parameters, c
     putchar('\n');
 }
 
-static void print_plan_json(const struct alibi_experiment_plan *plan, bool timed)
+/* Steps of a model that does not fit cannot be measured. */
+static bool time_unknown(const struct alibi_experiment_plan_model *p)
+{
+    return !p->fits && p->tested > 0;
+}
+
+static void print_plan_json(const struct alibi_experiment_plan *plan,
+                            const struct alibi_device_info *device, bool timed)
 {
     cli_json_open(NULL, '{');
+    cli_json_device(device);
+    cli_json_int("available_bytes", (int64_t)plan->model[0].available);
     cli_json_open("models", '[');
     for (int m = 0; m < plan->models; m++) {
         const struct alibi_experiment_plan_model *p = &plan->model[m];
@@ -146,7 +156,7 @@ static void print_plan_json(const struct alibi_experiment_plan *plan, bool timed
         cli_json_int("memory", (int64_t)p->memory);
         cli_json_flag("fits", p->fits);
         if (timed)
-            cli_json_real("seconds", p->seconds);
+            cli_json_real("seconds", time_unknown(p) ? (double)NAN : p->seconds);
         cli_json_close('}');
     }
     cli_json_close(']');
@@ -171,13 +181,15 @@ static alibi_status print_plan(alibi_experiment *e, alibi_device *device, const 
     char parameters[CLI_SHORT], tokens[CLI_SHORT], memory[CLI_SHORT], time[CLI_SHORT] = "";
     char disk[CLI_SHORT], discarded[CLI_SHORT];
     alibi_status status = alibi_experiment_make_plan(e, device, dir, timed, &plan, cli_call());
-    bool fits = true;
+    struct alibi_device_info info;
+    bool fits = true, all_timed = true;
 
     if (status != ALIBI_OK)
         return status;
+    alibi_device_get_info(device, &info);
     cli_terminal_clear();
     if (json) {
-        print_plan_json(&plan, timed);
+        print_plan_json(&plan, &info, timed);
         return ALIBI_OK;
     }
     print_row("model", -1, "params", "tokens", "memory", timed ? "time" : "");
@@ -185,7 +197,10 @@ static alibi_status print_plan(alibi_experiment *e, alibi_device *device, const 
         const struct alibi_experiment_plan_model *p = &plan.model[m];
 
         fits &= p->fits || p->trainings == 0;
-        if (timed)
+        all_timed &= !time_unknown(p);
+        if (timed && time_unknown(p))
+            snprintf(time, sizeof time, "-");
+        else if (timed)
             cli_short_time(time, p->seconds);
         print_row(p->name, p->trainings, cli_short_count(parameters, (double)p->parameters),
                   cli_short_count(tokens, p->train_tokens), cli_short_bytes(memory, p->memory),
@@ -197,10 +212,15 @@ static alibi_status print_plan(alibi_experiment *e, alibi_device *device, const 
     if (plan.speed_seconds > 0)
         printf("\nthe time of all includes %s to measure speed\n",
                cli_short_time(time, plan.speed_seconds));
+    if (timed && !all_timed)
+        printf("\nthe time of all is without the models that do not fit\n");
     printf("\ntokens: that one training still needs, and all; the tests read %s%s more%s%s\n",
            plan.test_estimated ? "about " : "", cli_short_count(tokens, plan.test_tokens),
            plan.test_estimated ? ", an estimate from the sizes of texts" : "",
            plan.test_unknown ? ", not counting whole texts whose sizes are not known" : "");
+    printf("memory: of one training, in %s on %s, which has %s free\n",
+           alibi_precision_name(info.precision), info.gpu ? info.name : "the CPU",
+           cli_short_bytes(memory, plan.model[0].available));
     printf("disk for checkpoints: %s, or %s with --discard-checkpoints\n",
            cli_short_bytes(disk, plan.disk), cli_short_bytes(discarded, plan.disk_discarded));
     if (!timed)

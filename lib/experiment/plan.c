@@ -110,11 +110,33 @@ static void mark_estimates(struct alibi_experiment_plan *plan, const alibi_exper
     }
 }
 
+/* The built-in text has no words for the last clusters of a vocabulary of a real one: its run would
+ * fail once the words are counted. */
+static bool builtin_is_too_small(const alibi_experiment *e, int model,
+                                 const struct alibi_call *call)
+{
+    const struct alibi_int_list *cutoffs = &e->model[model].config.adaptive_cutoffs;
+    const struct experiment_text *t = &e->text[e->model[model].text];
+
+    while (t->lender >= 0)
+        t = &e->text[t->lender];
+    if (t->count > 0 || t->info.vocab > 0 || t->tokenizer != TEXT_WORDS || cutoffs->count == 0 ||
+        cutoffs->at[cutoffs->count - 1] < BUILTIN_WORDS)
+        return false;
+    call_warn(call,
+              "text '%s': no files were given, and the run will fail with the built-in text: it "
+              "has fewer than %d words, and adaptive-cutoffs of '%s' go to %lld; give %s=PATH",
+              t->name, BUILTIN_WORDS, e->model[model].name,
+              (long long)cutoffs->at[cutoffs->count - 1], t->name);
+    return true;
+}
+
 alibi_status alibi_experiment_make_plan(alibi_experiment *e, alibi_device *device, const char *dir,
                                         bool time, struct alibi_experiment_plan *plan,
                                         const struct alibi_call *call)
 {
     struct disk disk = { 0 };
+    bool warned = false;
 
     TRY_RETURN(alibi_experiment_load(e, dir));
     *plan = (struct alibi_experiment_plan){ 0 };
@@ -129,6 +151,8 @@ alibi_status alibi_experiment_make_plan(alibi_experiment *e, alibi_device *devic
         TRY_RETURN(plan_model(p, e, device, m, dir, time, call));
         if (p->tested > 0)
             mark_estimates(plan, e, m);
+        if (p->trainings > 0 && !warned)
+            warned = builtin_is_too_small(e, m, call);
         plan->trainings += p->trainings;
         plan->train_tokens += p->tested * p->train_tokens;
         plan->test_tokens += p->tested * p->test_tokens;

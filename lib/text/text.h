@@ -152,6 +152,8 @@ void source_tell(struct source *s);
 
 /* ---- the built-in text (builtin.c), document by document */
 
+enum { BUILTIN_WORDS = 5000 }; /* between white space it has fewer different ones, at any size */
+
 struct builtin;
 alibi_status builtin_open(struct builtin **out, const struct alibi_builtin *which);
 void builtin_close(struct builtin *b); /* NULL is fine */

@@ -126,8 +126,11 @@ check "its plan" "${run[@]}" --out whole --plan --time
 has "models, trainings, tokens and time" '^alibi-16 +2 +[0-9.k]+ +6.4k +.* [0-9]+:[0-9]+$' stdout
 has "the sum" '^all +4 +25.6k ' stdout
 has "the disk" '^disk for checkpoints: .*, or ' stdout
+has "and whose memory it is" '^memory: of one training, in fp32 on the CPU, which has .* free$' stdout
 check "the plan as JSON" "${run[@]}" --out whole --plan --json
 holds "is JSON" is_json stdout
+has "with the device" '"device": "cpu"' stdout
+has "and its memory" '"available_bytes": [1-9]' stdout
 disk=$(grep -oE '"disk": *[0-9]+' stdout | grep -oE '[0-9]+$')
 discarded=$(grep -oE '"disk_discarded": *[0-9]+' stdout | grep -oE '[0-9]+$')
 holds "discarding never needs more" test "$discarded" -le "$disk"
@@ -557,6 +560,26 @@ holds "is measured with all others" test "$(grep -c '"model": ' costs/speed.json
 at_16 > stdout
 holds "in the same rounds" differs stdout table
 
+# A model that does not fit has no time.
+cat > large.json << 'END'
+{
+    "experiment": 1,
+    "texts": { "text": {} },
+    "settings": { "layers": 1, "width": 16, "heads": 2, "batch": 4, "steps": 4 },
+    "models": { "small": {}, "large": { "settings": { "layers": 64, "width": 32768 } } },
+    "evaluations": { "windows": { "lengths": [128], "tokens": 640 } },
+    "claims": []
+}
+END
+run "$ALIBI" reproduce large.json --out large --quiet --plan --time
+has "a model that fits has a time" '^small +1 .* 0:[0-9]+$' stdout
+has "one that does not has none" '^large +1 .* [0-9.]+ TiB +-$' stdout
+has "and the sum says so" '^the time of all is without the models that do not fit$' stdout
+has "what fits is said by the error" 'a model does not fit in the .*iB of the device' stderr
+holds "with its exit code" test "$code" = 4
+run "$ALIBI" reproduce large.json --out large --quiet --plan --time --json
+has "nor in JSON" '"seconds": null' stdout
+
 # Tasks among the windows of training: learned at L, scored past it, their shares in the settings.
 cat > mixed.json << 'END'
 {
@@ -796,5 +819,15 @@ for file in "$SOURCE"/experiments/*.json; do
     run "$ALIBI" reproduce "$name" --plan --tier full --out none # some need a large GPU
     has "plan of $name" "^all +[0-9]+ " stdout
     check "plan of $name, tier cpu" "$ALIBI" reproduce "$name" --plan --tier cpu --out none
+    cp stderr plan-$name
 done
+has "a plan says that the built-in text is too small" \
+    "text 'words': no files were given, and the run will fail .* give words=PATH" \
+    plan-wikitext2-words
+holds "of that experiment only" test "$(grep -l "the run will fail" plan-* | wc -l)" = 1
+words=(wikitext2-words --tier cpu --out none --quiet)
+expect 2 "12000 is not within the vocabulary" "$ALIBI" reproduce "${words[@]}"
+rm -r none
+check "and not with a text" "$ALIBI" reproduce "${words[@]}" --plan words=tiny.json
+holds "says nothing" test ! -s stderr
 finish

@@ -174,6 +174,38 @@ static void words_follow_zipfs_law(void **state)
     free(counts);
 }
 
+static int compare_exactly(const void *a, const void *b)
+{
+    const struct mention *x = a, *y = b;
+    int order = memcmp(x->text, y->text, (size_t)(x->length < y->length ? x->length : y->length));
+
+    return order != 0 ? order : x->length - y->length;
+}
+
+/* As a vocabulary of words takes them: with capitals and the signs that follow. */
+static void words_between_white_space_are_as_few_as_the_header_says(void **state)
+{
+    struct collection *c = new_collection(3, 4 * FULL);
+    struct mentions m = { 0 };
+    int distinct = 0;
+
+    (void)state;
+    for (int i = 0; i < c->count; i++)
+        for (const char *at = c->texts[i]; *at != '\0'; at += strspn(at, " \n")) {
+            int length = (int)strcspn(at, " \n");
+
+            add_mention(&m, (struct mention){ at, length, 0 });
+            at += length;
+        }
+    qsort(m.at, (size_t)m.count, sizeof *m.at, compare_exactly);
+    for (int i = 0; i < m.count; i++)
+        distinct += i == 0 || compare_exactly(&m.at[i - 1], &m.at[i]) != 0;
+    print_message("%d distinct words between white space\n", distinct);
+    assert_in_range(distinct, BUILTIN_WORDS * 8 / 10, BUILTIN_WORDS - 1);
+    free(m.at);
+    free_collection(c);
+}
+
 /* ---- seeds and sizes */
 
 /* The same on every machine: a change of this number is a change of everybody's built-in text. */
@@ -497,6 +529,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_follow_zipfs_law),
+        cmocka_unit_test(words_between_white_space_are_as_few_as_the_header_says),
         cmocka_unit_test(text_of_seed_1_is_what_it_always_was),
         cmocka_unit_test(same_seed_gives_the_same_text),
         cmocka_unit_test(text_has_at_least_the_bytes_asked_for),
