@@ -1516,8 +1516,14 @@ ALIBI_API alibi_status alibi_experiment_folder_tier(const char *dir, char tier[A
 ALIBI_API alibi_status alibi_experiment_load(alibi_experiment *e, const char *dir);
 
 /* A claim holds if every one of its comparisons is shown, and does not hold if the contrary of one
- * is. Otherwise it is not shown, also if a model is missing or has learned nothing. */
-enum alibi_verdict { ALIBI_CLAIM_NOT_SHOWN, ALIBI_CLAIM_HOLDS, ALIBI_CLAIM_FAILS };
+ * is. Otherwise it is not shown, also if a model has learned nothing; or not measured, if that is
+ * all that is missing: one of the numbers has no value. */
+enum alibi_verdict {
+    ALIBI_CLAIM_NOT_SHOWN,
+    ALIBI_CLAIM_HOLDS,
+    ALIBI_CLAIM_FAILS,
+    ALIBI_CLAIM_NOT_MEASURED
+};
 
 struct alibi_claim {
     const char *claim, *where, *paper; /* where the paper says it, and what it reports */

@@ -168,7 +168,9 @@ static struct outcome loss_outcome(const alibi_experiment *e, const struct compa
 
     o.ignorant = model_is_ignorant(e, c->left.model) ||
                  (c->right.model >= 0 && model_is_ignorant(e, c->right.model));
-    if (o.ignorant || past.outcome < CHANGE_IN_THESE_SEEDS)
+    if (o.seeds == 0 && !o.ignorant)
+        o.verdict = ALIBI_CLAIM_NOT_MEASURED;
+    else if (o.ignorant || past.outcome < CHANGE_IN_THESE_SEEDS)
         o.verdict = ALIBI_CLAIM_NOT_SHOWN;
     else
         o.verdict = (past.d > 0) == c->above ? ALIBI_CLAIM_HOLDS : ALIBI_CLAIM_FAILS;
@@ -184,7 +186,9 @@ static struct outcome cost_outcome(const alibi_experiment *e, const struct compa
     struct outcome o = { .d = log(left.value / right.value),
                          .error = hypot(left.error, right.error) };
 
-    if (isnan(o.d) || fabs(o.d - threshold) <= 2 * o.error)
+    if (isnan(o.d))
+        o.verdict = ALIBI_CLAIM_NOT_MEASURED;
+    else if (fabs(o.d - threshold) <= 2 * o.error)
         o.verdict = ALIBI_CLAIM_NOT_SHOWN;
     else
         o.verdict = (o.d > threshold) == c->above ? ALIBI_CLAIM_HOLDS : ALIBI_CLAIM_FAILS;
@@ -205,21 +209,22 @@ struct outcome comparison_outcome(const alibi_experiment *e, const struct compar
 void alibi_experiment_get_claim(const alibi_experiment *e, int claim, struct alibi_claim *out)
 {
     const struct claim *c = &e->claim[claim];
-    bool holds = true, few[2] = { false, true }; /* if it holds, and if it does not */
+    bool few[2] = { false, true }; /* if it holds, and if it does not */
+    int of[4] = { 0 };             /* comparisons of each verdict */
 
     *out = (struct alibi_claim){ .claim = c->claim, .where = c->where, .paper = c->paper };
     for (int i = 0; i < c->count; i++) {
         struct outcome o = comparison_outcome(e, &c->comparison[i]);
 
-        holds &= o.verdict == ALIBI_CLAIM_HOLDS;
+        of[o.verdict]++;
         few[0] |= o.few_seeds;
-        if (o.verdict == ALIBI_CLAIM_FAILS) {
-            out->verdict = ALIBI_CLAIM_FAILS;
+        if (o.verdict == ALIBI_CLAIM_FAILS)
             few[1] &= o.few_seeds;
-        }
     }
-    if (holds)
-        out->verdict = ALIBI_CLAIM_HOLDS;
+    out->verdict = of[ALIBI_CLAIM_FAILS]          ? ALIBI_CLAIM_FAILS
+                   : of[ALIBI_CLAIM_NOT_SHOWN]    ? ALIBI_CLAIM_NOT_SHOWN
+                   : of[ALIBI_CLAIM_NOT_MEASURED] ? ALIBI_CLAIM_NOT_MEASURED
+                                                  : ALIBI_CLAIM_HOLDS;
     out->few_seeds = out->verdict == ALIBI_CLAIM_HOLDS   ? few[0]
                      : out->verdict == ALIBI_CLAIM_FAILS ? few[1]
                                                          : false;

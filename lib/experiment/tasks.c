@@ -392,6 +392,8 @@ struct outcome score_outcome(const alibi_experiment *e, const struct comparison 
     bool shown;
 
     o.unlearned = has_unlearned(e, &c->left) || has_unlearned(e, &c->right);
+    if (o.seeds == 0 && !o.unlearned)
+        o.verdict = ALIBI_CLAIM_NOT_MEASURED;
     if (o.seeds == 0 || o.unlearned)
         return o;
     left = mean_of(&p.left);

@@ -8,7 +8,7 @@
 
 const char *verdict_name(enum alibi_verdict verdict)
 {
-    static const char *const names[] = { "not shown", "holds", "does not hold" };
+    static const char *const names[] = { "not shown", "holds", "does not hold", "not measured" };
 
     return names[verdict];
 }
@@ -372,7 +372,7 @@ static alibi_status append_chain(struct text *out, const struct report_experimen
 static void append_claims(struct text *out, const struct report_experiment *x, int columns,
                           bool colour)
 {
-    static const char *const colours[] = { "\x1b[33m", "\x1b[32m", "\x1b[31m" };
+    static const char *const colours[] = { "\x1b[33m", "\x1b[32m", "\x1b[31m", "\x1b[33m" };
     size_t start = out->length;
 
     for (int i = 0; i < x->claims; i++) {

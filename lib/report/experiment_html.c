@@ -11,17 +11,20 @@
 
 static void append_summary(struct text *out, const struct report_experiment *x)
 {
-    int counts[3] = { 0 };
+    int counts[4] = { 0 };
 
     for (int i = 0; i < x->claims; i++)
         counts[x->claim[i].claim.verdict]++;
     if (x->claims == 0)
         return;
     text_append(out, "<p>Of %d %s", x->claims, x->claims == 1 ? "claim" : "claims");
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         static const enum alibi_verdict order[] = { ALIBI_CLAIM_HOLDS, ALIBI_CLAIM_FAILS,
-                                                    ALIBI_CLAIM_NOT_SHOWN };
+                                                    ALIBI_CLAIM_NOT_SHOWN,
+                                                    ALIBI_CLAIM_NOT_MEASURED };
 
+        if (i == 3 && counts[order[i]] == 0)
+            continue;
         text_append(out, "%s <b class=\"verdict v%d\">%s</b> %d", i > 0 ? "," : ":", (int)order[i],
                     verdict_name(order[i]), counts[order[i]]);
     }

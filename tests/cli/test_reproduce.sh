@@ -306,7 +306,7 @@ check "named" "$ALIBI" reproduce tiny.json text=own.txt text.valid=own.txt --tie
 check "documents that are too short" "$ALIBI" reproduce tiny.json own.txt --document line \
     --tier full --out lines --only alibi-16
 holds "are named once" test "$(grep -c "targets: no value, .* a context of 64 needs 68" stderr)" = 1
-has "and nothing is claimed of them" '^4\. not shown: ' stdout
+has "and nothing is claimed of them" '^4\. not measured: ' stdout
 has "the rest is measured" '^alibi-16 .*±' stdout
 paste -d' ' - - - < own.txt > longer.txt
 check "documents that have room for some" "$ALIBI" reproduce tiny.json longer.txt --document line \
@@ -443,7 +443,7 @@ END
 check "a loss that is not finite" "$ALIBI" reproduce wild.json own.txt --out wild
 has "is named" 'warning: wild: .*not finite.*; it has no value' stderr
 has "the others are measured" '^tame[ †]+[0-9.]+±' stdout
-has "nothing is claimed of it" '^1. not shown' stdout
+has "nothing is claimed of it" '^1. not measured' stdout
 has "fixed targets of the others" '^tame +16 +[0-9.]+ ±' stdout
 holds "and none of it" test "$(grep -cE '^wild +16 ' stdout)" = 0
 cp stdout table

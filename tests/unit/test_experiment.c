@@ -143,7 +143,7 @@ static void verdicts_follow_the_interval_and_the_margin(void **state)
     bool few;
 
     (void)state;
-    assert_int_equal(verdict(e, &few), ALIBI_CLAIM_NOT_SHOWN); /* nothing is measured */
+    assert_int_equal(verdict(e, &few), ALIBI_CLAIM_NOT_MEASURED);
     measure(e, 0, 0, home);
     measure(e, 0, 1, lower);
     assert_int_equal(verdict(e, &few), ALIBI_CLAIM_HOLDS);
@@ -168,18 +168,19 @@ static void verdicts_follow_the_interval_and_the_margin(void **state)
     alibi_experiment_free(e);
 }
 
-/* The losses of fixed targets of every seed of model 0: 10 parts of 4 repeats and 6 others. From L
+/* The losses of fixed targets of every seed of a model: 10 parts of 4 repeats and 6 others. From L
  * to 4L they gain `gain`, and every seed `more` than the one before, of which repeats lose `lost`
  * when the far text is swapped, and all is lost when attention is cut. */
-static void measure_targets(alibi_experiment *e, double gain, double more, double lost)
+static void measure_targets_of(alibi_experiment *e, int model, double gain, double more,
+                               double lost)
 {
-    for (int k = 0; k < e->model[0].seeds.count; k++, gain += more) {
-        struct measured *m = &e->model[0].seed[k].measured[1][0];
+    for (int k = 0; k < e->model[model].seeds.count; k++, gain += more) {
+        struct measured *m = &e->model[model].seed[k].measured[1][0];
         struct target_losses *t = &m->targets;
         double near[ALIBI_EVAL_PARTS][2], own[ALIBI_EVAL_PARTS][2], swapped[ALIBI_EVAL_PARTS][2];
 
         m->done = 1;
-        t->request = targets_asked(e, 0, 1);
+        t->request = targets_asked(e, model, 1);
         t->parts = 10;
         for (int i = 0; i < t->parts; i++) {
             t->tokens[i][0] = 4;
@@ -198,6 +199,11 @@ static void measure_targets(alibi_experiment *e, double gain, double more, doubl
     }
 }
 
+static void measure_targets(alibi_experiment *e, double gain, double more, double lost)
+{
+    measure_targets_of(e, 0, gain, more, lost);
+}
+
 static void claims_compare_the_losses_of_fixed_targets(void **state)
 {
     alibi_experiment *e = open_experiment();
@@ -207,7 +213,7 @@ static void claims_compare_the_losses_of_fixed_targets(void **state)
 
     (void)state;
     assert_int_equal(is->condition, TARGETS_SWAPPED);
-    assert_int_equal(verdict_on(e, 1, &few), ALIBI_CLAIM_NOT_SHOWN); /* nothing is measured */
+    assert_int_equal(verdict_on(e, 1, &few), ALIBI_CLAIM_NOT_MEASURED);
     measure_targets(e, 0, 0, 0.02); /* 0.4 of the targets lose 2% */
     assert_int_equal(verdict_on(e, 1, &few), ALIBI_CLAIM_FAILS);
     all = reference_value(e, is);
@@ -246,6 +252,43 @@ static void the_verdict_on_far_text_is_of_all_seeds(void **state)
         alibi_text_free(json);
     }
     alibi_experiment_free(e);
+}
+
+/* The second model was trained at 4L. */
+static void only_models_that_gain_have_a_share_of_the_ceiling(void **state)
+{
+    static const struct {
+        double gain, most;
+        const char *share;
+    } cases[] = { { 0.03, 0.06, "0.49" },
+                  { 0.03, 0.001, "null" },  /* nothing to gain */
+                  { -0.002, 0.06, "null" }, /* holds */
+                  { -9.2, 0.06, "null" } }; /* breaks: -15299% */
+    static const char json[] =
+        "{ \"experiment\": 1, \"texts\": { \"text\": {} },\n"
+        "  \"settings\": { \"layers\": 1, \"width\": 8, \"heads\": 2, \"steps\": 2 },\n"
+        "  \"models\": { \"all\": { \"settings\": { \"train_length\": [8, 32] } } },\n"
+        "  \"evaluations\": { \"windows\": { \"lengths\": [8], \"tokens\": 64 },\n"
+        "    \"targets\": { \"kind\": \"targets\", \"lengths\": [8, 32], \"length\": 8 } },\n"
+        "  \"claims\": [] }\n";
+    alibi_experiment *e = NULL;
+    char *path = path_in("ceiling.json");
+
+    (void)state;
+    write_file(path, json, strlen(json));
+    assert_ok(alibi_experiment_open(&e, path, NULL));
+    for (int i = 0; i < 4; i++) {
+        char expected[64], *report = NULL;
+
+        measure_targets_of(e, 0, cases[i].gain, 0, 0);
+        measure_targets_of(e, 1, cases[i].most, 0, 0);
+        assert_ok(alibi_experiment_json(&report, e));
+        snprintf(expected, sizeof expected, "\"share_of_ceiling\": %s", cases[i].share);
+        assert_non_null(strstr(report, expected));
+        alibi_text_free(report);
+    }
+    alibi_experiment_free(e);
+    mem_free(path);
 }
 
 enum { TASKS = 3 }; /* the evaluation */
@@ -289,7 +332,7 @@ static void claims_compare_the_scores_of_tasks(void **state)
     bool few;
 
     (void)state;
-    assert_int_equal(verdict_on(e, 2, &few), ALIBI_CLAIM_NOT_SHOWN); /* nothing is measured */
+    assert_int_equal(verdict_on(e, 2, &few), ALIBI_CLAIM_NOT_MEASURED);
     for (size_t i = 0; i < sizeof against / sizeof *against; i++) {
         measure_task(e, 0, against[i].cases, against[i].score);
         assert_int_equal(verdict_on(e, 2, &few), against[i].verdict);
@@ -317,7 +360,7 @@ static void claims_compare_the_scores_of_two_models(void **state)
 
     (void)state;
     measure_task(e, 0, 400, high);
-    assert_int_equal(verdict_on(e, 3, &few), ALIBI_CLAIM_NOT_SHOWN); /* the other is missing */
+    assert_int_equal(verdict_on(e, 3, &few), ALIBI_CLAIM_NOT_MEASURED); /* the other is missing */
     measure_task(e, 2, 400, high);
     assert_int_equal(verdict_on(e, 3, &few), ALIBI_CLAIM_HOLDS); /* the same, within 0.05 */
     e->claim[3].comparison[0].margin = 0;
@@ -397,6 +440,8 @@ int main(void)
                                         drop_folder),
         cmocka_unit_test_setup_teardown(the_verdict_on_far_text_is_of_all_seeds, make_folder,
                                         drop_folder),
+        cmocka_unit_test_setup_teardown(only_models_that_gain_have_a_share_of_the_ceiling,
+                                        make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(claims_compare_the_scores_of_tasks, make_folder,
                                         drop_folder),
         cmocka_unit_test_setup_teardown(claims_compare_the_scores_of_two_models, make_folder,

@@ -197,7 +197,8 @@ static void a_claim_shows_the_comparison_that_decides(void **state)
     add_claims(s);
     page = page_of(s);
     assert_contains(page.data, "Of 2 claims: <b class=\"verdict v1\">holds</b> 0, "
-                               "<b class=\"verdict v2\">does not hold</b> 1, ");
+                               "<b class=\"verdict v2\">does not hold</b> 1, "
+                               "<b class=\"verdict v0\">not shown</b> 1.");
     card = strstr(page.data, "<section class=\"claim v2\">");
     assert_non_null(card);
     folded = strstr(card, "<details><summary>2 comparisons</summary>");
@@ -434,6 +435,29 @@ static void the_first_table_has_the_verdicts_and_their_rules(void **state)
     assert_true(strstr(shown.data, "alibi ") < strstr(shown.data, "\n1. "));
     assert_contains(shown.data, " uses ");
     assert_contains(shown.data, "not learned (0.25)\n");
+    text_free(&shown);
+    free_sample(s);
+}
+
+static void a_claim_without_numbers_was_not_measured(void **state)
+{
+    struct sample *s = new_sample();
+    struct text page, shown = { 0 };
+
+    (void)state;
+    add_claims(s);
+    s->comparison[0].left.value = s->comparison[0].d = NAN;
+    s->comparison[0].verdict = s->claim[0].claim.verdict = ALIBI_CLAIM_NOT_MEASURED;
+    s->claim[0].count = 1;
+    page = page_of(s);
+    assert_contains(page.data, "<b class=\"verdict v0\">not shown</b> 1, "
+                               "<b class=\"verdict v3\">not measured</b> 1.");
+    assert_contains(page.data, "<section class=\"claim v3\">\n<p><b class=\"verdict v3\">not "
+                               "measured</b>");
+    text_free(&page);
+    assert_ok(report_experiment_text(&shown, &s->x, 80, false));
+    assert_contains(shown.data, "1. not measured: It falls & falls.");
+    assert_contains(shown.data, "2. not shown: Below a bound.");
     text_free(&shown);
     free_sample(s);
 }
@@ -736,6 +760,7 @@ int main(void)
         cmocka_unit_test(a_model_that_breaks_does_not_set_the_scale),
         cmocka_unit_test(targets_show_losses_and_what_far_text_is_worth),
         cmocka_unit_test(the_first_table_has_the_verdicts_and_their_rules),
+        cmocka_unit_test(a_claim_without_numbers_was_not_measured),
         cmocka_unit_test(a_ceiling_is_dashed_and_shares_are_of_it),
         cmocka_unit_test(the_chain_is_drawn_against_bayes),
         cmocka_unit_test(needles_are_a_map_by_length_and_depth),
