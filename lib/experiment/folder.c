@@ -311,7 +311,7 @@ static alibi_status load_model(alibi_experiment *e, int model, int seed, const c
     struct experiment_model *m = &e->model[model];
     struct trained *t = &m->seed[seed];
     const struct experiment_text *text = &e->text[m->text];
-    char *run = NULL, *path = NULL;
+    char *run = NULL, *path = NULL, *text_file = NULL;
     json_t *file = NULL;
     const json_t *results;
     const char *fitted;
@@ -326,6 +326,14 @@ static alibi_status load_model(alibi_experiment *e, int model, int seed, const c
     TRY(json_get_int(file, "text", 0, UINT32_MAX, &checksum, path));
     TRY(json_get_int(file, "seed", 0, INT64_MAX, &seed_there, path));
     TRY(check_settings(e, m, seed, file, path));
+    if (text->text_checksum == 0) {
+        TRY(path_of(&text_file, dir, FOLDER_TEXTS, text->name, ".json"));
+        status = fail(ALIBI_BAD_INPUT,
+                      "'%s' is missing, which says what text '%s' is of: copy " FOLDER_TEXTS
+                      "/*.json too from where the experiment was run",
+                      text_file, path);
+        goto out;
+    }
     if (seed_there != t->cost.seed || checksum != text->text_checksum) {
         status = fail(ALIBI_BAD_INPUT, "'%s' is of a model of another %s; use another --out", path,
                       seed_there != t->cost.seed ? "seed" : "text");
@@ -346,6 +354,7 @@ static alibi_status load_model(alibi_experiment *e, int model, int seed, const c
     TRY(learned_load(&t->learned, file, path));
 out:
     json_decref(file);
+    mem_free(text_file);
     mem_free(path);
     mem_free(run);
     return status;

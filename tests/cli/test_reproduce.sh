@@ -244,6 +244,10 @@ mkdir elsewhere
 rm -rf elsewhere/texts/text
 check "continued elsewhere" "${run[@]}" --out elsewhere
 same_numbers "gives the same numbers" elsewhere
+mv elsewhere/texts texts
+expect 3 "'elsewhere/texts/text.json' is missing, which says what text 'elsewhere/models/al" \
+    "$ALIBI" report elsewhere
+mv texts elsewhere
 rm -rf elsewhere/texts/text elsewhere/models/*/step-*
 check "and needs neither tokenizer nor checkpoints to report" "${run[@]}" --out elsewhere
 same_numbers "gives the same numbers" elsewhere
