@@ -974,6 +974,29 @@ static void warn_of_small_text(const struct run *r)
               (long long)tokens, (long long)r->model->elements);
 }
 
+/* A preset of local and global layers, whose local layers see most of what there is in training:
+ * then it cannot learn what the global ones are for. An eighth is what `reach` was made with. */
+static void note_wide_window(const struct run *r)
+{
+    const struct pattern *p = &r->model->pattern;
+    int64_t L = r->config.train_length, window = 0;
+    bool global = false;
+
+    for (int k = 0; k < p->kinds; k++) {
+        window = p->kind[k].window > window ? p->kind[k].window : window;
+        global = global || p->kind[k].window == 0;
+    }
+    if (!p->preset || !global || window <= L / 4 || r->state.step > 0 || r->forecast->window_said)
+        return;
+    r->forecast->window_said = true;
+    call_note(r->call,
+              "the local layers of '%s' see %lld keys, more than a quarter of the training length "
+              "%lld: so they leave little to learn for the others, which reach farther; try "
+              "%s:window=%lld",
+              r->model->config.position, (long long)window, (long long)L, p->preset->name,
+              (long long)(L >= 8 ? L / 8 : 1));
+}
+
 static void warn_of_warmup(const struct run *r)
 {
     const struct alibi_training *t = &r->training;
@@ -1059,6 +1082,7 @@ static alibi_status train(alibi_device *device, const struct alibi_config *confi
     TRY(open_run(&r, resume));
     warn_of_warmup(&r);
     warn_of_small_text(&r);
+    note_wide_window(&r);
     TRY(loop(&r));
     warn_of_divergence(&r);
     *result = result_of(&r);

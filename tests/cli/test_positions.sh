@@ -37,6 +37,24 @@ if cmp -s {hybrid,long}/step-00000006/model.safetensors &&
 else
     fail "hybrid" "not the weights of its pattern"
 fi
+# Local layers that see most of a training window leave nothing to learn for the others.
+while read -r position notes; do
+    rm -rf noted
+    check "training $position" "$ALIBI" train "${small[@]}" --steps 2 --warmup 1 \
+        --train-length 32 --position "$position" --no-quiet --out noted
+    if [ "$(grep -c "see [0-9]* keys, more than a quarter .* 32: .*try [a-z]*:window=4" stderr)" = \
+        "$notes" ]; then
+        pass "$notes notes about the window of $position"
+    else
+        fail "$position" "not $notes notes about its window"
+    fi
+done << 'END'
+reach 1
+hybrid:window=9 1
+hybrid:window=8 0
+3*rotary:window=64,none 0
+drope:window=64 0
+END
 cp -r hybrid cut
 rm -r cut/step-00000006
 check "a run that lost its last checkpoint" "$ALIBI" train "${text[@]}" --resume --out cut --quiet
