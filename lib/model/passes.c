@@ -240,6 +240,8 @@ alibi_status model_read_logits(struct workspace *w, int64_t from, int64_t count,
     return status;
 }
 
+/* Rows are not padded to a multiple here, as those of losses are: they are answers of tasks, of
+ * which a window has as many as any other of its task and length. So the shapes are few. */
 alibi_status model_read_listed(struct workspace *w, const int32_t *list, int64_t count,
                                float *logits)
 {

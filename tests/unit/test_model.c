@@ -449,35 +449,35 @@ static void dropouts_within_a_branch_act_in_training_alone(void **state)
     model_free(m);
 }
 
-/* The reference computes row by row, so gathered rows have the bits of all of them. */
-static void rows_without_a_target_change_no_loss(void **state)
+/* The reference computes row by row, so gathered rows have the bits of all of them. An adaptive
+ * softmax lists the rows of its tails alone. */
+static void check_rows_without_a_target(struct alibi_config c, enum dtype type, int multiple)
 {
     static const int32_t some[] = { 3, 4, L + 5 };
+    bool clusters = c.adaptive_cutoffs.count > 0;
     struct ops ops = ops_ref;
     struct device device = { .ops = &ops };
-    struct model *m = new_model(tiny("alibi"), &device, DTYPE_F32);
+    struct model *m = new_model(c, &device, type);
     struct workspace *w = NULL;
     int32_t tokens[B * L], targets[B * L];
     float all[B * L], nll[B * L], *logits = NULL, read[3 * VOCAB];
 
-    (void)state;
+    ops.traits.row_multiple = multiple;
     draw_tokens(tokens, B * L, VOCAB, 1);
     assert_ok(NEW_ARRAY(&logits, B * L * VOCAB, "logits"));
     assert_ok(workspace_new(&w, m, &(struct pass_settings){ 0 }));
     assert_ok(model_loss(w, tokens, tokens, B, L, all));
     assert_int_equal(w->listed, -1);
-    for (int multiple = 1; multiple <= 4; multiple += 3)
-        for (int count = 0; count <= 3; count++) {
-            ops.traits.row_multiple = multiple;
-            for (int i = 0; i < B * L; i++)
-                targets[i] = -1;
-            for (int i = 0; i < count; i++)
-                targets[some[i]] = tokens[some[i]];
-            assert_ok(model_loss(w, tokens, targets, B, L, nll));
-            assert_int_equal(w->listed, count);
-            for (int i = 0; i < B * L; i++)
-                assert_true(nll[i] == (targets[i] < 0 ? 0 : all[i]));
-        }
+    for (int count = 0; count <= 3; count++) {
+        for (int i = 0; i < B * L; i++)
+            targets[i] = -1;
+        for (int i = 0; i < count; i++)
+            targets[some[i]] = tokens[some[i]];
+        assert_ok(model_loss(w, tokens, targets, B, L, nll));
+        assert_int_equal(w->listed, clusters ? -1 : count);
+        for (int i = 0; i < B * L; i++)
+            assert_true(nll[i] == (targets[i] < 0 ? 0 : all[i]));
+    }
     assert_ok(model_read_listed(w, some, 3, read));
     assert_ok(model_logits(w, tokens, B, L, logits));
     for (int i = 0; i < 3; i++)
@@ -485,6 +485,17 @@ static void rows_without_a_target_change_no_loss(void **state)
     mem_free(logits);
     workspace_free(w);
     model_free(m);
+}
+
+static void rows_without_a_target_change_no_loss(void **state)
+{
+    static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16 };
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        check_rows_without_a_target(tiny("alibi"), types[i / 2], i % 2 ? 4 : 1);
+        check_rows_without_a_target(adaptive(tiny("alibi")), types[i / 2], i % 2 ? 4 : 1);
+    }
 }
 
 static void used_tiles_are_recorded_only_if_some_may_be_skipped(void **state)
