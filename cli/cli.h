@@ -258,6 +258,9 @@ enum { CLI_SHORT = 32 };
 const char *cli_short_count(char *buffer, double value);
 const char *cli_short_bytes(char *buffer, size_t bytes);
 const char *cli_short_time(char *buffer, double seconds);
+/* Four digits, also if the last are zeros, or all digits before the point as long as they fit the
+ * column. Limits are half a last digit below the power of ten, so that 9.9996 becomes 10.00. */
+const char *cli_short_ppl(char *buffer, double ppl);
 
 /* ---- JSON for programs (json.c) */
 

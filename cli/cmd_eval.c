@@ -182,19 +182,6 @@ static void print_head(const struct alibi_eval_result *r, const struct job *job,
     putchar('\n');
 }
 
-/* Four digits, also if the last are zeros, or all digits before the point as long as they fit the
- * column. Limits are half a last digit below the power of ten, so that 9.9996 becomes 10.00. */
-static const char *short_ppl(char *buffer, double ppl)
-{
-    int decimals = ppl < 9.9995 ? 3 : ppl < 99.995 ? 2 : ppl < 999.95 ? 1 : 0;
-
-    if (ppl < 99999999.5)
-        snprintf(buffer, CLI_SHORT, "%.*f", decimals, ppl);
-    else
-        snprintf(buffer, CLI_SHORT, "%.4g", ppl);
-    return buffer;
-}
-
 /* "+0.0123±0.0045", the nll against that of the first length. An error that rounds to 0 is not
  * exact: "±<0.0001". ± is two bytes in one column. */
 static void print_change(const struct alibi_eval_result *r, const struct alibi_eval_result *first)
@@ -222,8 +209,8 @@ static void print_row(const struct alibi_eval_result *r, const struct alibi_eval
     printf("%8lld", (long long)r->length);
     if (alibi_protocol_view(r->protocol)->strided)
         printf(" %8lld", (long long)r->stride);
-    printf(" %10s %12s %9.4f %9.4f %8s", short_ppl(token_ppl, r->ppl),
-           short_ppl(word_ppl, r->word_ppl), r->bits_per_byte, r->nll, error);
+    printf(" %10s %12s %9.4f %9.4f %8s", cli_short_ppl(token_ppl, r->ppl),
+           cli_short_ppl(word_ppl, r->word_ppl), r->bits_per_byte, r->nll, error);
     if (first)
         print_change(r, first);
     printf(" %10lld %9.0f %5.1f%%", (long long)r->tokens, r->tokens_per_s, 100 * r->tiles_used);
@@ -245,7 +232,7 @@ static void print_positions(const struct alibi_eval_result *r)
         char ppl[CLI_SHORT];
 
         printf("%8lld - %8lld %9.4f %10s %10lld\n", (long long)bin->first, (long long)bin->last,
-               bin->nll, short_ppl(ppl, exp(bin->nll)), (long long)bin->tokens);
+               bin->nll, cli_short_ppl(ppl, exp(bin->nll)), (long long)bin->tokens);
     }
     putchar('\n');
 }

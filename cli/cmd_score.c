@@ -93,14 +93,15 @@ static alibi_status print_scores(const struct alibi_scores *s, const alibi_model
     const alibi_tokenizer *t = alibi_model_view_tokenizer(model);
     double nll = s->scored > 0 ? -s->logprob / (double)s->scored : (double)NAN;
     struct alibi_device_info device;
+    char ppl[CLI_SHORT];
     alibi_status status;
 
     if (!json) {
         printf("%9s %7s %s%s\n", "logprob", "id", "token", s->choices ? "  likeliest" : "");
         status = print_tokens(s, t, false);
         if (s->scored > 0)
-            printf("%lld tokens, logprob %.4f, nll %.4f, token ppl %.4g\n", (long long)s->scored,
-                   s->logprob, nll, exp(nll));
+            printf("%lld tokens, logprob %.4f, nll %.4f, token ppl %s\n", (long long)s->scored,
+                   s->logprob, nll, cli_short_ppl(ppl, exp(nll)));
         else
             printf("0 tokens scored\n");
         return status;

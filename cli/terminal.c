@@ -101,6 +101,17 @@ const char *cli_short_time(char *buffer, double seconds)
     return buffer;
 }
 
+const char *cli_short_ppl(char *buffer, double ppl)
+{
+    int decimals = ppl < 9.9995 ? 3 : ppl < 99.995 ? 2 : ppl < 999.95 ? 1 : 0;
+
+    if (ppl < 99999999.5)
+        snprintf(buffer, CLI_SHORT, "%.*f", decimals, ppl);
+    else
+        snprintf(buffer, CLI_SHORT, "%.4g", ppl);
+    return buffer;
+}
+
 /* ---- progress */
 
 double cli_now(void)

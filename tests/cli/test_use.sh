@@ -206,6 +206,10 @@ score_json() { run "$ALIBI" score run --quiet --json "$@"; }
 check "score" "$ALIBI" score run --quiet --text "It was"
 [ "$(wc -l < stdout)" = 8 ] && tail -n 1 stdout | grep -q '^6 tokens, logprob -' &&
     pass "a row per token, and the sum" || fail "score" "another table"
+"$ALIBI" train "${tiny[@]}" --lr 0.3 --out wild > stdout 2> stderr # its nll is about 12
+run "$ALIBI" score wild --quiet --text "ZZZZqqxxzz"
+tail -n 1 stdout | grep -qE 'token ppl [0-9]{5,8}$' &&
+    pass "a large perplexity has all its digits" || fail "score" "$(tail -n 1 stdout)"
 score_json --text "It was"
 is_json stdout && [ "$(member stdout scored)" = 6 ] && pass "score --json" || fail "score" "no JSON"
 sum=$(member stdout logprob)
