@@ -182,6 +182,24 @@ static struct shown show_estimate(struct alibi_estimate e)
     return s;
 }
 
+/* What the columns are, as `alibi probe targets` says it. */
+static void append_targets_legend(struct text *out, const struct report_targets *t, int columns)
+{
+    char near[48] = "L is the training length";
+
+    if (t->near > 0)
+        snprintf(near, sizeof near, "L = %lld", (long long)t->near);
+    text_append(out, "%s; in nats per token:\n", near);
+    append_wrapped(out,
+                   "gain: nll with L tokens of context - nll with these; swapped: the gain that is "
+                   "left if text beyond L is that of another document; window: the gain that is "
+                   "left if attention is cut to the last L keys; gain of repeats: that of targets "
+                   "whose n-gram is in the text beyond L, and not nearer; ±: one standard error, "
+                   "of the text and of the seeds.",
+                   columns, 0);
+    text_append(out, "\n");
+}
+
 /* The context is part of the first column, which every part of the table has. */
 static alibi_status append_targets(struct text *out, const struct report_experiment *x,
                                    const struct report_targets *t, int columns, bool colour)
@@ -219,6 +237,7 @@ static alibi_status append_targets(struct text *out, const struct report_experim
     table_append_parts(out, &table, columns, table.columns, colour);
     table_fini(&table);
     text_append(out, "\n");
+    append_targets_legend(out, t, columns);
     if (t->few)
         text_append(out, "Errors take the blocks of few documents as independent, so they are too "
                          "small.\n\n");

@@ -148,6 +148,7 @@ has "a table per evaluation" '^sliding: ' table
 has "and one against other text, and a window" '^4\. holds: ALiBi does not use' table
 has "and one of repeats against others" '^5\. does not hold: Repeats' table
 has "fixed targets" '^alibi-16 +8 +[0-9.]+ ±[0-9.]+ +-?[0-9.]+ ±[0-9.]+ +–$' table
+has "and what its columns are" '^gain: nll with L tokens of context - nll with these; swapped: ' table
 has "with their controls, as wide as the terminal" '^ +64( +-?[0-9.]+ ±[0-9.]+){3}$' table
 has "the rest in a second part" '^ +64( +-?[0-9.]+ ±[0-9.]+){2}$' table
 has "and a verdict" '^alibi-16 +(breaks|holds|uses|–) +[0-9.]+( +-?[0-9.]+)+$' table
