@@ -478,22 +478,35 @@ static alibi_status logn_backward(struct device *dev, const union case_args *a)
     return dev->ops->logn_backward(dev, &a->logn);
 }
 
-/* ---- head norm. option: 1: in place */
+/* ---- head norm. option: 1: in place; 2: rotated by halves, 4: rotated by pairs */
 
 static bool make_head_norm(struct op_case *c)
 {
+    static const char *const names[] = { "", " halves", " pairs" };
     int64_t B = c->n[0], L = c->n[1], H = c->n[2], D = c->n[3];
+    int rotated = c->option / 2;
     enum dtype S = dtype_sums(c->type);
+    struct head_norm_args *a = &c->args.head_norm;
 
-    say(c, "%s", c->option == 1 ? " in place" : "");
-    c->args.head_norm.eps = 1e-3;
+    if (rotated && D % 2 != 0)
+        return false;
+    say(c, "%s%s", names[rotated], c->option & 1 ? " in place" : "");
+    a->eps = 1e-3;
+    a->queries = H - H / 2;
     VIEW(c, head_norm, x, B, L, H, D, IN, IN);
     VIEW(c, head_norm, y, B, L, H, D, OUT, UNUSED);
-    ADD(c, head_norm, weight, vector(S, D), IN, IN);
+    ADD(c, head_norm, q_weight, vector(S, D), IN, IN);
+    ADD(c, head_norm, k_weight, vector(S, D), IN, IN);
     VIEW(c, head_norm, dy, B, L, H, D, UNUSED, IN);
     VIEW(c, head_norm, dx, B, L, H, D, UNUSED, OUT);
-    ADD(c, head_norm, dweight, vector(S, D), UNUSED, ADDED);
-    if (c->option == 1) {
+    ADD(c, head_norm, dq_weight, vector(S, D), UNUSED, ADDED);
+    ADD(c, head_norm, dk_weight, vector(S, D), UNUSED, ADDED);
+    if (rotated) {
+        a->rotation.start = START;
+        a->rotation.layout = rotated == 1 ? ALIBI_ROTARY_HALVES : ALIBI_ROTARY_PAIRS;
+        ADD(c, head_norm, rotation.table, matrix(S, START + L, D), IN, IN);
+    }
+    if (c->option & 1) {
         share(c, "y", "x", 0);
         share(c, "dx", "dy", 1);
     }
@@ -512,7 +525,7 @@ static alibi_status head_norm_backward(struct device *dev, const union case_args
 
 static const int64_t head_norm_tests[][CASE_SIZES] = {
     { 0, 3, 1, 2 },   { 1, 1, 1, 1 },     { 2, 5, 3, 7 },   { 3, 33, 2, 34 },
-    { 2, 70, 5, 64 }, { 2, 128, 4, 128 }, { 1, 9, 2, 600 },
+    { 2, 70, 5, 64 }, { 2, 128, 4, 128 }, { 1, 9, 2, 600 }, { 1, 19, 3, 96 },
 };
 
 /* ---- gates. option: 1: after others; 2: backward in place */
@@ -1044,7 +1057,7 @@ const struct operation operations[] = {
       { 3e-7, 3e-7 }, .roundings = 1, TESTS(head_tests), BENCH(head_bench, 0) },
     { "logn", "B L H D", 4, make_logn, { logn_forward, logn_backward },
       { 3e-7, 2e-6 }, .roundings = 1, TESTS(head_tests), BENCH(head_bench, 0) },
-    { "head_norm", "B L H D", 2, make_head_norm, { head_norm_forward, head_norm_backward },
+    { "head_norm", "B L H D", 6, make_head_norm, { head_norm_forward, head_norm_backward },
       { 1e-6, 2e-6 }, .roundings = 1, TESTS(head_norm_tests), BENCH(head_bench, 0) },
     { "gate", "B L G", 3, make_gate, { gate_forward, gate_backward },
       { 1e-6, 1e-6 }, .roundings = 2, TESTS(gate_tests), BENCH(gate_bench, 0) },

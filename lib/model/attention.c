@@ -123,55 +123,59 @@ alibi_status scale_queries(const struct workspace *w, const struct pass *p, int6
     return ALIBI_OK;
 }
 
-static struct head_norm_args head_norm(const struct workspace *w, int weight, struct tensor y,
-                                       struct tensor x, struct tensor dx)
+/* The heads of keys follow those of queries in every row of packed views. */
+static struct tensor with_keys(struct tensor q, struct tensor k)
 {
-    const struct model *m = w->model;
-
-    return (struct head_norm_args){ .y = y,
-                                    .x = x,
-                                    .weight = value_of(m, weight),
-                                    .eps = m->config.norm_eps,
-                                    .dy = dx,
-                                    .dx = dx,
-                                    .dweight = gradient_of(m, weight) };
+    q.shape[2] += k.shape[2];
+    return q;
 }
 
 alibi_status rotate_heads(struct device *dev, struct tensor q, struct tensor k,
                           struct rotation rotation, int direction)
 {
-    q.shape[2] += k.shape[2];
-    return rotation.table.data ? dev->ops->rotary(dev, q, rotation, direction) : ALIBI_OK;
+    return rotation.table.data ? dev->ops->rotary(dev, with_keys(q, k), rotation, direction)
+                               : ALIBI_OK;
+}
+
+static struct head_norm_args head_norm(const struct workspace *w, int64_t n,
+                                       const struct attention_args *a, struct rotation rotation)
+{
+    const struct model *m = w->model;
+    const struct block_parameters *b = &m->blocks[n];
+    struct tensor gradient = with_keys(a->dq, a->dk);
+
+    return (struct head_norm_args){ .x = with_keys(a->q, a->k),
+                                    .queries = a->q.shape[2],
+                                    .q_weight = value_of(m, b->q_norm),
+                                    .k_weight = value_of(m, b->k_norm),
+                                    .eps = m->config.norm_eps,
+                                    .rotation = rotation,
+                                    .dy = gradient,
+                                    .dx = gradient,
+                                    .dq_weight = gradient_of(m, b->q_norm),
+                                    .dk_weight = gradient_of(m, b->k_norm) };
 }
 
 alibi_status norm_heads(const struct workspace *w, const struct pass *p, int64_t n,
                         struct attention_args *a)
 {
     struct device *dev = w->model->device;
-    const struct block_parameters *b = &w->model->blocks[n];
     int64_t H = a->q.shape[2], Hkv = a->k.shape[2], D = a->q.shape[3];
-    struct tensor q = tensor_heads(w->activations.heads, p->B, p->L, 0, H, D);
-    struct tensor k = tensor_heads(w->activations.heads, p->B, p->L, H * D, Hkv, D);
-    struct head_norm_args of_q = head_norm(w, b->q_norm, q, a->q, tensor_none());
-    struct head_norm_args of_k = head_norm(w, b->k_norm, k, a->k, tensor_none());
+    struct head_norm_args norm = head_norm(w, n, a, a->rotation);
 
-    TRY_RETURN(dev->ops->head_norm_forward(dev, &of_q));
-    TRY_RETURN(dev->ops->head_norm_forward(dev, &of_k));
-    a->q = q;
-    a->k = k;
-    return ALIBI_OK;
+    norm.y = tensor_heads(w->activations.heads, p->B, p->L, 0, H + Hkv, D);
+    a->q = some_heads(norm.y, 0, H);
+    a->k = some_heads(norm.y, H, Hkv);
+    return dev->ops->head_norm_forward(dev, &norm);
 }
 
 alibi_status norm_heads_backward(const struct workspace *w, int64_t n,
-                                 const struct attention_args *a)
+                                 const struct attention_args *a, struct rotation rotation)
 {
     struct device *dev = w->model->device;
-    const struct block_parameters *b = &w->model->blocks[n];
-    struct head_norm_args of_q = head_norm(w, b->q_norm, tensor_none(), a->q, a->dq);
-    struct head_norm_args of_k = head_norm(w, b->k_norm, tensor_none(), a->k, a->dk);
+    struct head_norm_args norm = head_norm(w, n, a, rotation);
 
-    TRY_RETURN(dev->ops->head_norm_backward(dev, &of_q));
-    return dev->ops->head_norm_backward(dev, &of_k);
+    return dev->ops->head_norm_backward(dev, &norm);
 }
 
 /* Past the training length queries get the temperature of the position, in place: nothing needs
@@ -695,7 +699,8 @@ alibi_status attention_run(struct workspace *w, const struct pass *p, int64_t n)
 
     if (w->model->config.qk_norm)
         TRY_RETURN(norm_heads(w, p, n, &a));
-    TRY_RETURN(rotate_heads(dev, a.q, a.k, a.rotation, 1));
+    else
+        TRY_RETURN(rotate_heads(dev, a.q, a.k, a.rotation, 1));
     if (w->model->blocks[n].logn >= 0)
         TRY_RETURN(scale_queries(w, p, n, &a));
     TRY_RETURN(temper_queries(w, p, n, &a));

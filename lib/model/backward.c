@@ -132,19 +132,20 @@ static alibi_status attention_back(struct workspace *w, const struct pass *p, in
     struct device *dev = w->model->device;
     bool normed = w->model->config.qk_norm, scaled = w->model->blocks[n].logn >= 0;
     bool sinks = model_position(w->model, n)->sinks > 0;
-    struct attention_args seen = *args; /* with queries and keys as attention has seen them */
+    struct attention_args seen = *args;    /* with queries and keys as attention has seen them */
+    struct rotation left = args->rotation; /* what attention's backward pass does not undo */
     struct logn_args scale;
 
-    if (normed) {
+    if (normed)
         TRY_RETURN(norm_heads(w, p, n, &seen));
-        TRY_RETURN(rotate_heads(dev, seen.q, seen.k, seen.rotation, 1));
-    }
     if (scaled) {
         scale = attention_scale(w, p, n, &seen);
         TRY_RETURN(scale_queries(w, p, n, &seen));
     }
     if (scaled || sinks)
         seen.rotation.table = tensor_none();
+    else
+        left.table = tensor_none();
     TRY_RETURN(dev->ops->attention_backward(dev, &seen));
     if (sinks) {
         struct sinks_args a;
@@ -155,9 +156,9 @@ static alibi_status attention_back(struct workspace *w, const struct pass *p, in
     }
     if (scaled)
         TRY_RETURN(dev->ops->logn_backward(dev, &scale));
-    if (scaled || sinks)
-        TRY_RETURN(rotate_heads(dev, args->dq, args->dk, args->rotation, -1));
-    return normed ? norm_heads_backward(w, n, args) : ALIBI_OK;
+    if (normed)
+        return norm_heads_backward(w, n, args, left);
+    return rotate_heads(dev, args->dq, args->dk, left, -1);
 }
 
 static alibi_status attend_back(struct workspace *w, const struct pass *p, int64_t n)

@@ -217,17 +217,17 @@ struct logn_args attention_scale(const struct workspace *w, const struct pass *p
 /* Does that: a->q becomes the queries that attention takes, of all heads. */
 alibi_status scale_queries(const struct workspace *w, const struct pass *p, int64_t n,
                            struct attention_args *a);
-/* With qk_norm: a->q and a->k become their norms, in activations.heads. Those of the projection are
- * kept for the gradient; the backward pass norms and rotates again. */
+/* With qk_norm: a->q and a->k become their norms, rotated, in activations.heads. Those of the
+ * projection are kept for the gradient; the backward pass norms and rotates again. */
 alibi_status norm_heads(const struct workspace *w, const struct pass *p, int64_t n,
                         struct attention_args *a);
-/* In place, in packed rows: the heads of the keys follow those of the queries. Nothing to do
- * without a table. */
+/* Without qk_norm: in place, in packed rows. Nothing to do without a table. */
 alibi_status rotate_heads(struct device *dev, struct tensor q, struct tensor k,
                           struct rotation rotation, int direction);
-/* From a.dq and a.dk, the gradients of the norms of a.q and a.k, to those of a.q and a.k. */
+/* From a.dq and a.dk, the gradients of the norms of a.q and a.k, to those of a.q and a.k; with a
+ * rotation from the gradients of the rotated norms. */
 alibi_status norm_heads_backward(const struct workspace *w, int64_t n,
-                                 const struct attention_args *a);
+                                 const struct attention_args *a, struct rotation rotation);
 /* The operand of the operation that follows attention in a layer with sinks; sinks 0: there are
  * none. */
 struct sinks_args attention_sinks(const struct workspace *w, const struct pass *p, int64_t n,

@@ -394,19 +394,23 @@ static inline int64_t logn_keys(int64_t position, int64_t window)
     return n < 2 ? 2 : n;
 }
 
-/* ---- head norm: each head by its root mean square
+/* ---- head norm: queries and keys by the root mean square of each head, then rotated
  *
- *   y[b, l, h] = n * weight,     n = x[b, l, h] * rstd
+ *   y[b, l, h] = R(n * weight),     n = x[b, l, h] * rstd
  *   rstd = 1 / sqrt(mean(x[b, l, h]^2) + eps)
  *
- * Backward, with g = dy * weight and the mean over the head: dx = rstd * (g - n * mean(g * n)), and
- * dweight accumulates the sums of dy * n over all heads and rows. It computes rstd again. */
+ * R is the rotation of the position, if `rotation` has a table. The first `queries` heads have
+ * q_weight, the others, those of keys, k_weight. Backward, with g = R^-1(dy) * weight and the mean
+ * over the head: dx = rstd * (g - n * mean(g * n)), and the gradients of the weights accumulate the
+ * sums of R^-1(dy) * n over their heads and all rows. It computes rstd again. */
 struct head_norm_args {
-    struct tensor y, x;   /* views [B, L, H, D]; y may be x */
-    struct tensor weight; /* S [D] */
+    struct tensor y, x;               /* views [B, L, H, D]; y may be x */
+    int64_t queries;                  /* 0 to H */
+    struct tensor q_weight, k_weight; /* S [D] */
     double eps;
-    struct tensor dy, dx;  /* views like x; dx may be dy */
-    struct tensor dweight; /* S [D] */
+    struct rotation rotation;           /* backward: not ragged */
+    struct tensor dy, dx;               /* views like x; dx may be dy */
+    struct tensor dq_weight, dk_weight; /* S [D] */
 };
 typedef alibi_status head_norm_fn(struct device *dev, const struct head_norm_args *a);
 
