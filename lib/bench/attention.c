@@ -6,6 +6,7 @@
  * Counted are 2 products in the forward pass and 5 in the backward pass, each 2 D per head and pair
  * that the mask leaves, L^2/2 without a window, times the share of the tiles that were used. */
 #include <math.h>
+#include <string.h>
 
 #include "bench/bench.h"
 #include "eval/eval.h"
@@ -402,7 +403,8 @@ alibi_status alibi_bench_model_attention(const alibi_model *model, const alibi_c
     int64_t N = m->config.layers, H = m->config.heads;
     struct span span = corpus_span(corpus, split);
     struct alibi_bench_attention own = *how;
-    struct layers l = { .model = m, .results = results, .every_pair = every_pair };
+    struct alibi_bench_attention_result *measured = NULL; /* [2, N + 1] */
+    struct layers l = { .model = m };
     const struct elsewhere look = { measure_layer, &l };
     struct workspace *workspace = NULL;
     struct blocks blocks;
@@ -419,11 +421,16 @@ alibi_status alibi_bench_model_attention(const alibi_model *model, const alibi_c
     TRY(evaluate_check_tokenizer(model->tokenizer, corpus));
     blocks = blocks_spread(span.count, length, how->batch);
     if (blocks.count < how->batch) {
-        status = fail(ALIBI_BAD_INPUT, "'%s' has %lld tokens, fewer than %lld windows of %lld",
+        status = fail(ALIBI_BAD_INPUT,
+                      "'%s' has %lld tokens, too few for a batch of %lld x %lld; take fewer or "
+                      "shorter windows, or more text",
                       corpus_name(corpus), (long long)span.count, (long long)how->batch,
                       (long long)length);
         goto out;
     }
+    TRY(NEW_ARRAY(&measured, 2 * (N + 1), "results of a benchmark"));
+    l.results = measured;
+    l.every_pair = every_pair ? measured + N + 1 : NULL;
     TRY(NEW_ARRAY(&tokens, blocks.count * length, "inputs of a benchmark"));
     TRY(NEW_ARRAY(&targets, blocks.count * length, "targets of a benchmark"));
     TRY(NEW_ARRAY(&nll, blocks.count * length, "losses of a benchmark"));
@@ -436,14 +443,20 @@ alibi_status alibi_bench_model_attention(const alibi_model *model, const alibi_c
     if (how->backward)
         TRY(packed_backward_init(&l.bench));
     TRY(workspace_new(&workspace, m,
-                      &(struct pass_settings){ .skip = how->skip, .elsewhere = &look }));
+                      &(struct pass_settings){ .skip = how->skip,
+                                               .elsewhere = &look,
+                                               .stop = call ? call->stop : NULL }));
     TRY(model_loss(workspace, tokens, targets, blocks.count, length, nll));
-    results[N] = sum_of(results, N);
-    if (every_pair)
-        every_pair[N] = sum_of(every_pair, N);
+    l.results[N] = sum_of(l.results, N);
+    memcpy(results, l.results, (size_t)(N + 1) * sizeof *results);
+    if (every_pair) {
+        l.every_pair[N] = sum_of(l.every_pair, N);
+        memcpy(every_pair, l.every_pair, (size_t)(N + 1) * sizeof *every_pair);
+    }
 out:
     workspace_free(workspace);
     bench_fini(&l.bench);
+    mem_free(measured);
     mem_free(tokens);
     mem_free(targets);
     mem_free(nll);

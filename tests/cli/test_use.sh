@@ -386,7 +386,7 @@ near "$(member stdout forward_gflops)" "$(member stdout forward_dense_gflops) * 
 work="$(member stdout forward_dense_gflops) * $(member stdout forward_seconds) * 1e9"
 near "$work" "2 * 2 * 2 * 512 * 512 * 16" && pass "two products, two layers, two windows" ||
     fail "forward_dense_gflops" "$work"
-expect 3 "'two.txt' has [0-9]* tokens, fewer than 9 windows of 4096" \
+expect 3 "'two.txt' has [0-9]* tokens, too few for a batch of 9 x 4096; take fewer or shorter" \
     "$ALIBI" "${layers[@]}" two.txt --lengths 4096 --batch 9
 expect 2 "--data or as a FILE" "$ALIBI" "${layers[@]}" two.txt --data two.txt
 

@@ -367,7 +367,7 @@ static void attention_of_a_model_is_that_of_its_layers(void **state)
 
     (void)state;
     assert_fails(alibi_bench_model_attention(&model, corpus, ALIBI_ALL, &how, 512, some, all, NULL),
-                 ALIBI_BAD_INPUT, "has 701 tokens, fewer than 2 windows of 512");
+                 ALIBI_BAD_INPUT, "has 701 tokens, too few for a batch of 2 x 512");
     how.batch = 1;
     assert_ok(alibi_bench_model_attention(&model, corpus, ALIBI_ALL, &how, 512, some, all, NULL));
     for (int n = 0; n < N; n++) {
@@ -415,6 +415,33 @@ static void a_model_skips_in_the_benchmark_what_it_skips_in_a_pass(void **state)
     free_layered(&model, corpus);
 }
 
+/* Learned tables, trained slopes and gates have gradients of their own. */
+static void attention_of_every_method_is_timed_with_its_gradient(void **state)
+{
+    enum { N = 4 };
+    static const char *const more[] = { "alibi:train-slopes,t5", "rotary:window=20:sinks=2:logn" };
+    const struct alibi_bench_attention how = {
+        .batch = 2, .skip = 0x1p-24, .backward = true, .decode = true, .repeats = 1
+    };
+    const char *position;
+
+    (void)state;
+    for (int i = 0, k = 0;
+         (position = alibi_position_name(i, NULL)) || (k < 2 && (position = more[k++])); i++) {
+        struct alibi_bench_attention_result results[N + 1];
+        alibi_corpus *corpus = NULL;
+        struct alibi_model model = layered_model(position, &corpus);
+        int64_t length = strcmp(position, "learned") == 0 ? 16 : 70;
+
+        assert_ok(alibi_bench_model_attention(&model, corpus, ALIBI_ALL, &how, length, results,
+                                              NULL, NULL));
+        for (int n = 0; n <= N; n++)
+            assert_true(results[n].length == length && results[n].forward_seconds > 0 &&
+                        results[n].backward_seconds > 0 && results[n].decode_seconds > 0);
+        free_layered(&model, corpus);
+    }
+}
+
 static void failures_in_the_middle_of_a_pass_leave_nothing(void **state)
 {
     const struct alibi_bench_attention how = {
@@ -422,7 +449,7 @@ static void failures_in_the_middle_of_a_pass_leave_nothing(void **state)
     };
     alibi_corpus *corpus = NULL;
     struct alibi_model model = layered_model("fox", &corpus);
-    struct alibi_bench_attention_result some[5], all[5];
+    struct alibi_bench_attention_result some[5] = { { 0 } }, all[5] = { { 0 } };
     struct alibi_stop stop = { 0 };
     size_t before = alibi_memory_now();
     alibi_status status = ALIBI_MEMORY;
@@ -434,6 +461,8 @@ static void failures_in_the_middle_of_a_pass_leave_nothing(void **state)
         assert_ok(alibi_inject_fault("memory", 0));
         assert_true(status == ALIBI_OK || status == ALIBI_MEMORY);
         assert_int_equal(alibi_memory_now(), before);
+        assert_true((some[0].length == 70) == (status == ALIBI_OK));
+        assert_true((all[4].length == 70) == (status == ALIBI_OK));
     }
     alibi_stop_request(&stop);
     assert_fails(alibi_bench_model_attention(&model, corpus, ALIBI_ALL, &how, 70, some, all,
@@ -525,6 +554,7 @@ int main(void)
         cmocka_unit_test(attention_alone_counts_what_it_used),
         cmocka_unit_test(attention_of_a_model_is_that_of_its_layers),
         cmocka_unit_test(a_model_skips_in_the_benchmark_what_it_skips_in_a_pass),
+        cmocka_unit_test(attention_of_every_method_is_timed_with_its_gradient),
         cmocka_unit_test(failures_in_the_middle_of_a_pass_leave_nothing),
         cmocka_unit_test(memory_of_an_evaluation_is_linear_in_the_length),
         cmocka_unit_test(every_operation_is_named_and_one_is_timed),
