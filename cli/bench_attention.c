@@ -229,6 +229,15 @@ static void print_layers_json(const struct cli_subject *s, const struct alibi_be
     cli_json_close('}');
 }
 
+static void print_lengths_json(const struct cli_subject *s, const struct alibi_bench_attention *how,
+                               const struct layers_row *rows, int count)
+{
+    cli_json_open(NULL, '[');
+    for (int i = 0; i < count; i++)
+        print_layers_json(s, how, &rows[i]);
+    cli_json_close(']');
+}
+
 static alibi_status measure_layers(const struct cli_subject *s,
                                    const struct alibi_bench_attention *how, struct layers_row *row)
 {
@@ -252,6 +261,7 @@ alibi_status cli_bench_model_attention(const struct cli_subject *s,
     struct alibi_device_info device;
     const char *unit;
     alibi_status status = ALIBI_OK;
+    int done = 0;
 
     alibi_device_get_info(s->device, &device);
     unit = device.gpu ? "TFLOP/s" : "GFLOP/s";
@@ -260,25 +270,27 @@ alibi_status cli_bench_model_attention(const struct cli_subject *s,
     if (lengths->at[0] == 0)
         return cli_fail(ALIBI_USAGE,
                         "the model does not record its training length; give --lengths");
-    for (int i = 0; i < lengths->count && status == ALIBI_OK; i++) {
-        rows[i].length = lengths->at[i];
-        status = measure_layers(s, how, &rows[i]);
-        if (status != ALIBI_OK || json)
+    while (status == ALIBI_OK && done < lengths->count) {
+        rows[done].length = lengths->at[done];
+        status = measure_layers(s, how, &rows[done]);
+        if (status != ALIBI_OK)
+            break;
+        if (++done < lengths->count)
+            cli_catch_signals(); /* from now on there is something to lose */
+        if (json)
             continue;
         cli_terminal_clear();
-        if (i == 0)
+        if (done == 1)
             print_layers_head(s, how, &device, unit);
-        print_layers_row(how, &rows[i], c->layers, device.gpu ? 1e-3 : 1);
+        print_layers_row(how, &rows[done - 1], c->layers, device.gpu ? 1e-3 : 1);
     }
-    if (status == ALIBI_OK && !json)
+    cli_terminal_clear();
+    if (status != ALIBI_OK)
+        cli_fail_later(status, done, lengths->count);
+    if (done > 0 && json)
+        print_lengths_json(s, how, rows, done);
+    else if (done > 0)
         print_layers_notes(how, unit);
-    if (status == ALIBI_OK && json) {
-        cli_terminal_clear();
-        cli_json_open(NULL, '[');
-        for (int i = 0; i < lengths->count; i++)
-            print_layers_json(s, how, &rows[i]);
-        cli_json_close(']');
-    }
     for (int i = 0; i < lengths->count; i++) {
         free(rows[i].layers);
         free(rows[i].every_pair);

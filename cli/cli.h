@@ -32,6 +32,9 @@
 /* Records the line that main() prints for a failure of the program itself; returns `status`. */
 alibi_status cli_fail(alibi_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* Of lengths that are measured one after another `done` are: if there are some, the message says
+ * that their results are printed. */
+alibi_status cli_fail_later(alibi_status status, int done, int lengths);
 const char *cli_error(void); /* of the last failure */
 
 /* ---- commands (main.c) */
@@ -318,7 +321,8 @@ void cli_name_recipe(const char *recipe, char *name, size_t size);
 
 alibi_status cli_bench_attention(alibi_device *device, const struct alibi_bench_attention *how,
                                  const struct alibi_int_list *lengths, bool json);
-/* With --model: what its layers get. No lengths: the training length and four times that. */
+/* With --model: what its layers get. No lengths: the training length and four times that. Those
+ * that are done are printed if a later one fails. */
 alibi_status cli_bench_model_attention(const struct cli_subject *subject,
                                        const struct alibi_bench_attention *how,
                                        const struct alibi_int_list *lengths, bool json);

@@ -421,11 +421,10 @@ static alibi_status evaluate_lengths(const struct job *job, const struct alibi_i
             print_positions(result);
         fflush(stdout);
     }
-    if (status != ALIBI_OK)
+    if (status != ALIBI_OK) {
         cli_terminal_clear();
-    if (status != ALIBI_OK && done > 0)
-        cli_fail(status, "%s; the results of %d of %d lengths are printed",
-                 status == ALIBI_INTERRUPTED ? "stopped" : alibi_error(), done, lengths->count);
+        cli_fail_later(status, done, lengths->count);
+    }
     if (done > 0 && !job->json && lengths->count > 1)
         printf("change: nll against length %lld, paired over the text; error and ± are one "
                "standard error\n",

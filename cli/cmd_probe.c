@@ -399,9 +399,8 @@ static alibi_status probe_attention(const struct job *job)
         fflush(stdout);
     }
     cli_terminal_clear();
-    if (status != ALIBI_OK && done > 0)
-        cli_fail(status, "%s; the results of %d of %d lengths are printed",
-                 status == ALIBI_INTERRUPTED ? "stopped" : alibi_error(), done, lengths.count);
+    if (status != ALIBI_OK)
+        cli_fail_later(status, done, lengths.count);
     if (done > 0 && job->json)
         json_attentions(job, results, done, status != ALIBI_OK);
     for (int i = 0; i < done; i++)

@@ -56,6 +56,16 @@ alibi_status cli_fail(alibi_status status, const char *format, ...)
     return status;
 }
 
+alibi_status cli_fail_later(alibi_status status, int done, int lengths)
+{
+    char why[sizeof own_error];
+
+    if (done == 0)
+        return status;
+    snprintf(why, sizeof why, "%s", status == ALIBI_INTERRUPTED ? "stopped" : cli_error());
+    return cli_fail(status, "%s; the results of %d of %d lengths are printed", why, done, lengths);
+}
+
 const char *cli_error(void)
 {
     return own_error[0] ? own_error : alibi_error();

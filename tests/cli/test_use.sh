@@ -388,6 +388,14 @@ near "$work" "2 * 2 * 2 * 512 * 512 * 16" && pass "two products, two layers, two
     fail "forward_dense_gflops" "$work"
 expect 3 "'two.txt' has [0-9]* tokens, too few for a batch of 9 x 4096; take fewer or shorter" \
     "$ALIBI" "${layers[@]}" two.txt --lengths 4096 --batch 9
+for json in "" --json; do # a later length fails
+    run "$ALIBI" "${layers[@]}" --lengths 16,1M $json
+    [ "$code" = 3 ] && grep -q '1048576.*; the results of 1 of 2 lengths are printed$' stderr &&
+        pass "a length that fails${json:+, $json}" || fail "bench attention $json" "exit code $code"
+    [ "$(grep -c '^GFLOP/s: as if\|"length": 16,' stdout)" = 1 ] && pass "keeps those before it" ||
+        fail "bench attention $json" "the results are lost"
+done
+is_json stdout && pass "in JSON too" || fail "bench attention --json" "no JSON"
 expect 2 "--data or as a FILE" "$ALIBI" "${layers[@]}" two.txt --data two.txt
 
 # The built-in cases are the recipes of the same names.
