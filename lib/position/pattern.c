@@ -501,6 +501,17 @@ alibi_status pattern_name_tempered(char out[ALIBI_NAME_MAX], const struct patter
     return pattern_name(out, &tempered, c);
 }
 
+/* Whether a list such as ":base=5000:spread" has the option with that value. */
+static bool lists(const char *list, const char *option)
+{
+    size_t length = strlen(option);
+
+    for (; (list = strstr(list, option)) != NULL; list++)
+        if (strchr(":", list[length])) /* or its end */
+            return true;
+    return false;
+}
+
 alibi_status pattern_dropped(struct text *out, const struct pattern *was, const struct pattern *is,
                              const char *written, int64_t layers)
 {
@@ -520,7 +531,7 @@ alibi_status pattern_dropped(struct text *out, const struct pattern *was, const 
             if (option.status != ALIBI_OK && out->status == ALIBI_OK)
                 out->status = option.status;
             if (option.status == ALIBI_OK && out->status == ALIBI_OK &&
-                !strstr(out->data, option.data))
+                !lists(out->data, option.data))
                 text_append(out, "%s", option.data);
             text_free(&option);
         }

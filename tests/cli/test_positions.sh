@@ -171,6 +171,11 @@ if [ "$plain" ] && [ "$plain" = "$same" ] && [ "$plain" != "$(member stdout nll)
 else
     fail "--as-position" "nll $plain, as itself $same, stretched $(member stdout nll)"
 fi
+check "two elements that lose an option" "$ALIBI" train "${small[@]}" \
+    --position rotary:base=5000,rotary:base=500 --out bases
+check "as rotary" "$ALIBI" eval bases "${held[@]}" --as-position rotary
+grep -q "leaves out ':base=5000:base=500', with which 'bases' was trained" stderr &&
+    pass "names the values of both" || fail "two elements" "not both values are named"
 check "a model with options of rotary" \
     "$ALIBI" train "${small[@]}" --position rotary:share=0.5:spread --out options
 while read -r position wanted; do
