@@ -150,8 +150,6 @@ static double ceiling_gain(const struct report_targets *t, int from, int to)
 /* A model that loses has no share of a gain, and where a ceiling gains next to nothing none has. */
 static void add_shares(struct report_targets *t)
 {
-    static const double least = 0.01;
-
     for (int m = 0; m < t->models; m++) {
         struct report_targets_model *x = &t->model[m];
         double most = ceiling_gain(t, x->home, x->far);
@@ -159,7 +157,7 @@ static void add_shares(struct report_targets *t)
         if (x->ceiling || x->far == x->home)
             continue;
         t->ceiling_gain = fmax(t->ceiling_gain, most);
-        if (most >= least && x->kind[ALIBI_ALL_TARGETS].at[x->far].gain.value >= 0)
+        if (most >= CEILING_GAIN_LEAST && x->kind[ALIBI_ALL_TARGETS].at[x->far].gain.value >= 0)
             x->share = x->kind[ALIBI_ALL_TARGETS].at[x->far].gain.value / most;
     }
 }

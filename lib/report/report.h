@@ -157,6 +157,9 @@ struct report_targets_model {
     double low[ALIBI_TARGET_KINDS][ALIBI_LIST_MAX], high[ALIBI_TARGET_KINDS][ALIBI_LIST_MAX];
 };
 
+/* In nats per token: if a ceiling gains less, the text cannot judge a method. */
+#define CEILING_GAIN_LEAST 0.01
+
 struct report_targets {
     const char *name, *about;
     bool few;     /* documents: errors take their blocks as independent, and are too small */

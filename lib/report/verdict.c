@@ -155,7 +155,7 @@ static void append_notes(struct text *out, const struct report_experiment *x,
     if (isnan(t->ceiling_gain))
         return;
     text_append(out, " A ceiling is trained at the longest context.");
-    if (t->ceiling_gain < 0.01)
+    if (t->ceiling_gain < CEILING_GAIN_LEAST)
         text_append(out,
                     " It gains %s nats there: this text has too little to gain to judge any "
                     "method.",
