@@ -130,12 +130,6 @@ static void print_row(const char *name, int trainings, const char *parameters, c
     putchar('\n');
 }
 
-/* Steps of a model that does not fit cannot be measured. */
-static bool time_unknown(const struct alibi_experiment_plan_model *p)
-{
-    return !p->fits && p->tested > 0;
-}
-
 static void print_plan_json(const struct alibi_experiment_plan *plan,
                             const struct alibi_device_info *device, bool timed)
 {
@@ -156,7 +150,7 @@ static void print_plan_json(const struct alibi_experiment_plan *plan,
         cli_json_int("memory", (int64_t)p->memory);
         cli_json_flag("fits", p->fits);
         if (timed)
-            cli_json_real("seconds", time_unknown(p) ? (double)NAN : p->seconds);
+            cli_json_real("seconds", p->seconds);
         cli_json_close('}');
     }
     cli_json_close(']');
@@ -197,8 +191,8 @@ static alibi_status print_plan(alibi_experiment *e, alibi_device *device, const 
         const struct alibi_experiment_plan_model *p = &plan.model[m];
 
         fits &= p->fits || p->trainings == 0;
-        all_timed &= !time_unknown(p);
-        if (timed && time_unknown(p))
+        all_timed &= !isnan(p->seconds);
+        if (isnan(p->seconds))
             snprintf(time, sizeof time, "-");
         else if (timed)
             cli_short_time(time, p->seconds);

@@ -1484,16 +1484,17 @@ struct alibi_experiment_plan_model {
         test_tokens;          /* that one of them still reads, on average; 0: none is left */
     size_t memory, available; /* of the device, as in struct alibi_plan */
     bool fits;
-    size_t checkpoint;    /* bytes of one on the disk */
-    double seconds;       /* of one training and its tests; 0: not measured */
-    double speed_seconds; /* of its part in evaluations of speed, which have no training */
+    size_t checkpoint; /* bytes of one on the disk */
+    /* Of one training and its tests, and of its part in evaluations of speed, which have no
+     * training. 0: not measured; NaN: wanted, but its steps do not fit the device. */
+    double seconds, speed_seconds;
 };
 
 struct alibi_experiment_plan {
     int models, trainings; /* those that alibi_experiment_select() has chosen, or all */
     struct alibi_experiment_plan_model model[ALIBI_LIST_MAX];
     double train_tokens, test_tokens; /* of all trainings */
-    double seconds, speed_seconds;    /* of everything; of evaluations of speed */
+    double seconds, speed_seconds;    /* of everything that fits; of evaluations of speed */
     size_t disk, disk_discarded;      /* the most for checkpoints; and if they are discarded */
     /* Tests of whole texts: their tokens are estimated from the sizes of files; or even these are
      * not known, and they are not counted. */

@@ -89,9 +89,10 @@ static alibi_status plan_model(struct alibi_experiment_plan_model *p, alibi_expe
     p->available = plan.available;
     p->fits = plan.fits;
     p->checkpoint = (size_t)checkpoint_bytes(plan.parameters, m->training.optimizer);
-    if (time && (p->tested > 0 || speed > 0) && p->fits)
-        TRY_RETURN(measure(p, device, &config, &m->training, speed, call));
-    return ALIBI_OK;
+    if (!time || (p->tested == 0 && speed == 0))
+        return ALIBI_OK;
+    p->seconds = p->speed_seconds = (double)NAN;
+    return p->fits ? measure(p, device, &config, &m->training, speed, call) : ALIBI_OK;
 }
 
 /* Whether the missing tests of a model read a whole text, or one shorter than what they ask for,
@@ -156,8 +157,10 @@ alibi_status alibi_experiment_make_plan(alibi_experiment *e, alibi_device *devic
         plan->trainings += p->trainings;
         plan->train_tokens += p->tested * p->train_tokens;
         plan->test_tokens += p->tested * p->test_tokens;
-        plan->speed_seconds += p->speed_seconds;
-        plan->seconds += p->tested * p->seconds + p->speed_seconds;
+        if (!isnan(p->seconds)) {
+            plan->speed_seconds += p->speed_seconds;
+            plan->seconds += p->tested * p->seconds + p->speed_seconds;
+        }
         disk_add(&disk, (double)p->checkpoint, e, m, p->trainings);
     }
     plan->disk = (size_t)disk_needed(&disk, false);

@@ -572,7 +572,8 @@ cat > large.json << 'END'
     "texts": { "text": {} },
     "settings": { "layers": 1, "width": 16, "heads": 2, "batch": 4, "steps": 4 },
     "models": { "small": {}, "large": { "settings": { "layers": 64, "width": 32768 } } },
-    "evaluations": { "windows": { "lengths": [128], "tokens": 640 } },
+    "evaluations": { "windows": { "lengths": [128], "tokens": 640 },
+                     "speed": { "kind": "speed", "models": ["large"], "lengths": [128] } },
     "claims": []
 }
 END
@@ -584,6 +585,9 @@ has "what fits is said by the error" 'a model does not fit in the .*iB of the de
 holds "with its exit code" test "$code" = 4
 run "$ALIBI" reproduce large.json --out large --quiet --plan --time --json
 has "nor in JSON" '"seconds": null' stdout
+run "$ALIBI" reproduce large.json --out large --quiet --plan --time --only speed
+has "nor for evaluations of speed" '^large +0 .* [0-9.]+ TiB +-$' stdout
+has "which the sum is without too" '^the time of all is without the models that do not fit$' stdout
 
 # Tasks among the windows of training: learned at L, scored past it, their shares in the settings.
 cat > mixed.json << 'END'
