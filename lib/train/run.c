@@ -981,14 +981,19 @@ static void note_wide_window(const struct run *r)
     const struct pattern *p = &r->model->pattern;
     int64_t L = r->config.train_length, window = 0;
     bool global = false;
+    uint64_t said = 1;
 
     for (int k = 0; k < p->kinds; k++) {
         window = p->kind[k].window > window ? p->kind[k].window : window;
         global = global || p->kind[k].window == 0;
     }
-    if (!p->preset || !global || window <= L / 4 || r->state.step > 0 || r->forecast->window_said)
+    if (!p->preset || !global || window <= L / 4 || r->state.step > 0)
         return;
-    r->forecast->window_said = true;
+    for (int i = 0; preset_at(i) != p->preset; i++)
+        said <<= 1;
+    if (r->forecast->windows_said & said)
+        return;
+    r->forecast->windows_said |= said;
     call_note(r->call,
               "the local layers of '%s' see %lld keys, more than a quarter of the training length "
               "%lld: so they leave little to learn for the others, which reach farther; try "

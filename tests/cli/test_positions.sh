@@ -55,6 +55,12 @@ hybrid:window=8 0
 3*rotary:window=64,none 0
 drope:window=64 0
 END
+check "presets beside each other" "$ALIBI" compare "${text[@]}" --layers 4 --width 16 --heads 2 \
+    --batch 2 --steps 2 --warmup 1 --train-length 32 --methods alibi,reach,hybrid --seeds 1,2 \
+    --lengths 32 --eval-tokens 640 --out several
+noted=$(grep -o "try [a-z]*:window=4" stderr | tr '\n' ' ')
+[ "$noted" = "try reach:window=4 try hybrid:window=4 " ] &&
+    pass "have a note each, and not per seed" || fail "compare" "other notes: $noted"
 cp -r hybrid cut
 rm -r cut/step-00000006
 check "a run that lost its last checkpoint" "$ALIBI" train "${text[@]}" --resume --out cut --quiet
