@@ -383,9 +383,10 @@ const struct look *look_of(int look)
 
 const char *dash_of(int look)
 {
-    static const char *const dashes[] = { "none", "7 4", "2 4", "10 3 2 3", "14 4 2 3 2 4" };
+    static const char *const dashes[] = { "none",         "7 4",  "2 4", "10 3 2 3",
+                                          "14 4 2 3 2 4", "18 5", "4 2" };
 
-    return dashes[look / LOOKS % 5];
+    return dashes[look / LOOKS % (int)(sizeof dashes / sizeof *dashes)];
 }
 
 void looks_assign(int *of, const char (*names)[ALIBI_NAME_MAX], int count)

@@ -105,16 +105,17 @@ static void append_x_axis(struct text *out, const struct figure *f)
         f->height + 40, escape(f->chart->x_label).text);
 }
 
-/* The label of the mark is on the side that has room. */
+/* The label of the mark is on the side that has room, above the markers of curves that leave the
+ * figure at its top. */
 static void append_mark(struct text *out, const struct figure *f)
 {
     const struct chart *c = f->chart;
     double at = 100 * axis_place(&f->x, c->mark_x);
 
-    text_append(out, "<g class=\"mark\"><line x1=\"%.2f%%\" x2=\"%.2f%%\" y1=\"-14\" y2=\"%.1f\"/>",
+    text_append(out, "<g class=\"mark\"><line x1=\"%.2f%%\" x2=\"%.2f%%\" y1=\"-22\" y2=\"%.1f\"/>",
                 at, at, f->height);
     if (c->mark_label != NULL)
-        text_append(out, "<text x=\"%.2f%%\" dx=\"%d\" y=\"-6\" text-anchor=\"%s\">%s</text>", at,
+        text_append(out, "<text x=\"%.2f%%\" dx=\"%d\" y=\"-14\" text-anchor=\"%s\">%s</text>", at,
                     at > 60 ? -6 : 6, at > 60 ? "end" : "start", escape(c->mark_label).text);
     text_append(out, "</g>\n");
 }
