@@ -25,6 +25,13 @@ site=$(echo "$folder"/venv/lib/python3*/site-packages)
 export ALIBI_BUILD=$(dirname "$program")
 check "pip installs the package" \
     python3 -m pip install -q --no-index --no-deps --target "$site" "$SOURCE/python"
+# Who starts it in a folder of downloads does not run what is there.
+LD_DEBUG=libs venv/bin/python -c 'import alibi' > tried 2>&1
+LD_DEBUG=libs "$program" --version >> tried 2>&1
+grep -q 'trying file=/.*/libpcre2' tried || skip 1 "no LD_DEBUG"
+relative=$(grep -E -m 1 'trying file=[^/]' tried)
+[ -z "$relative" ] && pass "no library is looked for in the current folder" ||
+    fail "loader" "$relative"
 run env ALIBI="$program" venv/bin/python -W error::ResourceWarning -m unittest discover -v \
     -s "$SOURCE/tests/python"
 cp stderr tests.txt
