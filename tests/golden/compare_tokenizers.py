@@ -84,6 +84,7 @@ class Theirs:
         self.prefixes = more != file or file["model"].get("byte_fallback", False)
         self.more = Tokenizer.from_str(json.dumps(more))  # for text that continues
         self.added = [token["content"] for token in file["added_tokens"]]
+        self.strips = any(token["lstrip"] or token["rstrip"] for token in file["added_tokens"])
 
     def encode(self, text):
         return self.tokenizer.encode(text, add_special_tokens=False).ids
@@ -91,7 +92,7 @@ class Theirs:
     def decoded(self, text, ids):
         """What the ids of the text decode to."""
         normalizer = self.tokenizer.normalizer
-        if self.prefixes:
+        if self.prefixes or self.strips:
             return self.tokenizer.decode(ids, skip_special_tokens=False).encode()
         return (normalizer.normalize_str(text) if normalizer else text).encode()
 
