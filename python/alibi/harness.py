@@ -8,6 +8,7 @@ Needs the package lm-eval.
 """
 from __future__ import annotations
 
+import logging
 from typing import Any, Optional, Sequence
 
 import lm_eval.models  # noqa: F401  the harness loads its own models only while none is known
@@ -16,7 +17,7 @@ from lm_eval.api.model import TemplateLM
 from lm_eval.api.registry import register_model
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
-from .model import Model, Session
+from .model import Device, Model, Session
 
 _UNKNOWN_LENGTH = 2048
 
@@ -38,8 +39,12 @@ class AlibiLM(TemplateLM):
         **_: Any,
     ) -> None:
         super().__init__()
-        where = "cuda" if device and device.startswith("cuda") else device or "auto"
-        self.model = Model.open(path, device=where, precision=precision)
+        # The program says cuda:0 for who said nothing, and the harness's own models then take the CPU
+        # if there is no GPU.
+        where = ("auto" if device in (None, "cuda:0") else device).split(":")
+        gpu = int(where[1]) if where[1:] else 0
+        self.model = Model.open(path, device=Device(where[0], precision, gpu))
+        logging.getLogger("lm_eval.alibi").info("'%s' on %s", path, self.model.device.name)
         self._tokens = self.model.tokenizer
         self.max_length = int(max_length or self.model.train_length or _UNKNOWN_LENGTH)
         self.batch_size = int(batch_size) if str(batch_size).isdigit() else 8

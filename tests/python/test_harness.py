@@ -68,6 +68,7 @@ class Harness(unittest.TestCase):
         run = os.path.join(cls.folder.name, "run")
         alibi.train(out=run, device="cpu", text_bytes=200000, layers=1, width=16, heads=2,
                     train_length=16, batch=2, steps=6, warmup=2)
+        cls.run_folder = run
         cls.lm = AlibiLM(path=run, device="cpu", max_length=32, batch_size=2)
         cls.model = cls.lm.model
 
@@ -97,6 +98,17 @@ class Harness(unittest.TestCase):
             [(None, ids.tolist(), chosen), (None, ids.tolist(), other)])
         self.assertEqual([greedy for _, greedy in results], [True, False])
         self.assertGreater(results[0][0], results[1][0])
+
+    def test_the_device_that_nobody_named_may_be_the_cpu(self):
+        for device in (None, "cuda:0"):  # the second is the harness's own default
+            lm = type(self.lm)(path=self.run_folder, device=device, max_length=32)
+            (result,) = lm.loglikelihood([Instance("It was", " late")])
+            (wanted,) = self.lm.loglikelihood([Instance("It was", " late")])
+            self.assertAlmostEqual(result[0], wanted[0], delta=0.1)
+        if lm.model.device.name == "cpu":
+            for device in ("cuda", "cuda:1"):
+                with self.assertRaises(alibi.DeviceError):
+                    type(self.lm)(path=self.run_folder, device=device)
 
     def test_rolling_scores_every_token_once(self):
         for text in ("short", "a text of more than one window, " * 4):
