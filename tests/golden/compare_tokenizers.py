@@ -84,6 +84,8 @@ class Theirs:
         self.prefixes = more != file or file["model"].get("byte_fallback", False)
         self.more = Tokenizer.from_str(json.dumps(more))  # for text that continues
         self.added = [token["content"] for token in file["added_tokens"]]
+        cut = self.tokenizer.pre_tokenizer
+        self.whole = cut is not None and len(cut.pre_tokenize_str("a b")) == 1  # tokens may go across blanks
         self.strips = any(token["lstrip"] or token["rstrip"] for token in file["added_tokens"])
 
     def encode(self, text):
@@ -198,7 +200,7 @@ def compare_document(stream, theirs, ours, path):
     size = tokens = 0
     expect(stream, b"%d " % ours.begin if ours.begin >= 0 else b"", "the begin")
     whole = pathlib.Path(path).read_bytes().decode()
-    if theirs.prefixes and any(token in whole for token in theirs.added):
+    if theirs.whole or (theirs.prefixes and any(token in whole for token in theirs.added)):
         texts = [whole]  # a blank may be put after an added token, which the tokenizer of text that continues does not do
     else:
         texts = pieces(path)
