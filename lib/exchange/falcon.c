@@ -1,8 +1,9 @@
 /* falcon.c - Falcon-RW (TII, 2023): ALiBi with slopes divided by sqrt(D), biases, tied weights
  *
- * The rows of the fused projection are [head][q, k, v][D]. transformers computes these biases in
- * bf16, which is exact to a distance of 256 at most. The larger models of the family, which have
- * rotary positions, one key head and parallel branches after one norm, are refused. */
+ * The rows of the fused projection are [head][q, k, v][D]. transformers rounds slopes, and their
+ * products with positions of keys, to bf16: exact up to position 256 where slopes are powers of
+ * two, so for at most 8 heads. Here they are not rounded. The larger models of the family, which
+ * have rotary positions, one key head and parallel branches after one norm, are refused. */
 #include "exchange/exchange.h"
 
 #define AT(field) offsetof(struct alibi_config, field)
