@@ -104,7 +104,7 @@ alibi_status cli_bench_attention(alibi_device *used, const struct alibi_bench_at
 
 /* ---- the layers of a model */
 
-/* Of all layers at one length, and the same with skip 0, each [layers + 1]: the last is the sum. */
+/* All layers at one length, and the same with skip 0, each [layers + 1]; the last is the sum. */
 struct layers_row {
     int64_t length;
     struct alibi_bench_attention_result *layers, *every_pair; /* every_pair NULL: layers are */

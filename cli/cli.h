@@ -97,12 +97,12 @@ alibi_status cli_run(struct cli_line *line, int argc, char **argv,
 void cli_print_help(FILE *out, const struct cli_line *line,
                     const struct alibi_option_group *common);
 
-/* What an option is, its range and its default: "number of steps (at least 1; default 4)". */
+/* The help of an option, its range and its default: "number of steps (at least 1; default 4)". */
 enum { CLI_OPTION_TEXT = 640 };
 void cli_option_text(const struct alibi_option *o, char text[CLI_OPTION_TEXT]);
 bool cli_option_is_on(const struct alibi_option *o); /* a flag that can only be switched off */
 
-/* What --help says of numbers, in every form. */
+/* The explanation of numbers in --help, in every form. */
 extern const char cli_numbers_text[];
 
 /* Wraps text at the terminal's width. The first line starts at `column`, the others at `indent`. */
@@ -149,8 +149,8 @@ void cli_table_default(struct cli_table *t, const char *name, const char *text);
 struct alibi_option_group cli_model_group(struct alibi_config *values);
 struct alibi_option_group cli_training_group(struct alibi_training *values);
 struct alibi_option_group cli_device_group(struct alibi_compute *values);
-/* The device that those values ask for, which are a group of the line. Of several ranks each has
- * the GPU of its number on its machine, unless --gpu names one. */
+/* The device for these values, which are a group of the line. With several ranks, each uses the GPU
+ * of its local number, unless --gpu names one. */
 alibi_status cli_open_device(alibi_device **out, const struct cli_line *line,
                              const struct alibi_compute *values);
 

@@ -196,8 +196,8 @@ static int longest_first(const void *left, const void *right)
     return (a->seconds < b->seconds) - (a->seconds > b->seconds);
 }
 
-/* Of all parts: they were timed in a step of their own, which took a little longer than one without
- * clocks. */
+/* The share of a part in all parts: they were timed in a separate step, which took slightly longer
+ * than one without clocks. */
 static double share_of_part(const struct alibi_bench_step *step, int i)
 {
     double all = 0;
@@ -215,7 +215,7 @@ static void print_parts(const struct alibi_bench_step *step)
                100 * share_of_part(step, i));
 }
 
-/* What the GPU's meter has read, as far as it tells. */
+/* The readings of the GPU's meter, as far as available. */
 static void print_meter(const struct alibi_bench_step *step)
 {
     if (isfinite(step->step_joules))
@@ -247,7 +247,7 @@ static void print_train_row(const struct train_row *row, const struct alibi_devi
     fflush(stdout);
 }
 
-/* What both benchmarks say of the device and the model. */
+/* Device and model, in both benchmarks. */
 static void print_model_json(const struct job *job, const char *name,
                              const struct alibi_config *config)
 {

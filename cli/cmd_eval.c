@@ -329,7 +329,7 @@ static double cost(const struct forecast *f, int64_t length, bool keys)
     return read * (f->token_flops + (keys ? f->pair_flops * (double)length : 0));
 }
 
-/* Of all lengths, as a multiple of the first. */
+/* The time of all lengths, as a multiple of the first. */
 static double all_lengths(const struct forecast *f, bool keys)
 {
     double all = 0;

@@ -48,7 +48,8 @@ static int is_experiment(const struct dirent *entry)
 
 enum { LIST_COLUMN = 23 }; /* where the explanations begin */
 
-/* What helps to choose: the texts, how much is trained, and what each tier says of itself. */
+/* Information for choosing an experiment: its texts, the amount of training, and the description of
+ * each tier. */
 static void describe(const alibi_experiment *e, const char *path)
 {
     struct alibi_experiment_info info;
@@ -227,7 +228,7 @@ static alibi_status print_plan(alibi_experiment *e, alibi_device *device, const 
 
 /* ---- one experiment */
 
-/* That of the folder, or cpu on the CPU. */
+/* The tier of the folder, or cpu on the CPU. */
 static alibi_status choose_tier(const struct job *job, const char *path, const char *dir, bool gpu,
                                 char tier[ALIBI_NAME_MAX])
 {

@@ -172,8 +172,8 @@ enum path_kind { PATH_NONE, PATH_FILE, PATH_FOLDER };
 alibi_status path_look(enum path_kind *kind, const char *path);
 /* Whether the folder has a file of that name, which must not be a folder. */
 alibi_status folder_has(bool *has, const char *folder, const char *name);
-/* What a command has made of a folder. Fails if it is something else than `mine`, with what it is;
- * one that does not exist, or that no command wrote, is fine, except that a run does not begin
+/* The command that made a folder. Fails if the folder is not `mine`, and says what it is. A folder
+ * that does not exist, or that no command wrote, is accepted, except that a run does not start
  * among other files. */
 enum folder_use {
     FOLDER_FREE,

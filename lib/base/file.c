@@ -19,8 +19,8 @@ struct file {
     const struct alibi_call *call; /* of an input: its stop request ends such a read */
 };
 
-/* Whether the path is to blame, and not the machine. What may not be read is no input; what may not
- * be written is an output that failed. */
+/* Whether the path is to blame, and not the machine. A path without read permission is bad input;
+ * one without write permission is a failed output. */
 static bool path_is_wrong(int reason, const char *verb)
 {
     switch (reason) {

@@ -163,7 +163,8 @@ struct json_writer json_writer(struct text *out)
     return (struct json_writer){ .out = out, .start = out->length };
 }
 
-/* What precedes a value: the comma after the last member, a new line or a blank, and the key. */
+/* Writes the text before a value: the comma after the last member, a new line or a blank, and the
+ * key. */
 static void begin_value(struct json_writer *w, const char *key)
 {
     struct json_level *level = w->depth > 0 ? &w->levels[w->depth - 1] : NULL;

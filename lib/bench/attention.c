@@ -207,7 +207,7 @@ static alibi_status time_calls(struct bench *b, alibi_status (*call)(struct benc
     return ALIBI_OK;
 }
 
-/* Of the tiles, how many the forward pass used. */
+/* Reads the share of tiles that the forward pass used. */
 static alibi_status read_record(struct bench *b, struct alibi_bench_attention_result *r)
 {
     struct skip_count tiles;

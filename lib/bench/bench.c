@@ -5,8 +5,8 @@
  *
  * Counted are the products of the linear layers (products.c) and of attention: per head and layer
  * two in the forward pass and five in the backward pass (the scores once more, dV, dP, dQ, dK),
- * each 2 L^2/2 D for causal attention. What attention leaves out, and what is computed again to
- * save memory, changes the time and not the count. */
+ * each 2 L^2/2 D for causal attention. Skipped tiles and recomputation change the time but not the
+ * count. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -167,7 +167,7 @@ static alibi_status take_step(struct bench *b)
     return optimizer_update(&b->optimizer, &b->training, b->step, loss / rows, &norm);
 }
 
-/* What was begun before does not count, and what is begun here does. */
+/* Times all work that is started here, and none that was started before. */
 static alibi_status time_work(struct bench *b, alibi_status (*work)(struct bench *b),
                               double *seconds)
 {

@@ -71,7 +71,7 @@ int64_t bench_eval_batch(const alibi_device *device, int64_t length);
 
 /* ---- a stream (stream.c) */
 
-/* What a token costs after a context. Seconds are per token, errors are shares of them. */
+/* The cost of a token after a context. Seconds are per token, errors are shares of them. */
 struct bench_stream {
     double read_seconds, read_error;     /* of tokens that are read in chunks; 0: not measured */
     double decode_seconds, decode_error; /* one by one */

@@ -145,7 +145,8 @@ alibi_status checkpoint_read_weights(const char *path, struct model *m);
 /* The slopes [H] of a kind of layer that has some, trained or fixed, without a model. */
 alibi_status checkpoint_read_slopes(const char *path, const struct alibi_config *config, int kind,
                                     float *slopes);
-/* What a kind of layer learns, [rows, H] as the method's parameter_shape says, without a model. */
+/* The numbers that a kind of layer learns, [rows, H] by the method's parameter_shape, without a
+ * model. */
 alibi_status checkpoint_read_numbers(const char *path, const struct alibi_config *config, int kind,
                                      int64_t rows, float *numbers);
 /* The position that was fitted to the model of a checkpoint, "" if none was (fitted.c). */
@@ -180,7 +181,7 @@ struct learned {
 alibi_status learned_read(struct learned *out, const char *path, const struct alibi_config *config);
 void learned_fini(struct learned *l);
 
-/* Of those that are not NULL. */
+/* Reads those that are not NULL. */
 alibi_status checkpoint_read_moments(const char *path, const struct model *m, void *first,
                                      void *second);
 alibi_status checkpoint_read_state(const char *path, struct train_state *state,

@@ -58,7 +58,7 @@ out:
     return status;
 }
 
-/* What a folder without checkpoints is instead, by a file that it has, and what to do with it. */
+/* Says what a folder without checkpoints is instead, by a file in it, and what to do with it. */
 static alibi_status fail_by_file(const char *from)
 {
     static const struct {

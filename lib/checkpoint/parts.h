@@ -64,7 +64,7 @@ alibi_status tensor_file_of_source(struct tensor_file *f, const struct model *ou
 /* The moments of each weight, first.NAME and second.NAME, for each buffer that is not NULL. */
 alibi_status tensor_file_of_moments(struct tensor_file *f, const struct model *m, void *first,
                                     void *second);
-/* Those of a checkpoint, which must outlive the list. */
+/* The tensors of a checkpoint, which must outlive the list. */
 alibi_status tensor_file_of_checkpoint(struct tensor_file *f, const struct checkpoint *c);
 void tensor_file_fini(struct tensor_file *f);
 

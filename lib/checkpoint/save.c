@@ -12,9 +12,9 @@
  * The rename is the moment at which the folder becomes a checkpoint. Before it the previous
  * checkpoint is untouched, and after it both exist. docs/reliability.md explains each sync.
  *
- * Of several ranks each writes and syncs its shard of the tensors and reads back an N-th of all
- * bytes. Rank 0 does the rest, and renames only when all have synced. They agree after each step,
- * so all continue or none does. */
+ * With N ranks, each writes and syncs its shard of the tensors and reads back an N-th of all bytes.
+ * Rank 0 does the rest, and renames only after all have synced. The ranks agree after each step, so
+ * all continue or none does. */
 #include <string.h>
 
 #include "base/names.h"
@@ -51,7 +51,7 @@ static alibi_status contents_describe(struct contents *c, const struct alibi_con
     return ALIBI_OK;
 }
 
-/* What this rank has of a moment. */
+/* Checks this rank's part of a moment. */
 static alibi_status check_moment(const struct checkpoint *c, void *buffer, const char *what)
 {
     const struct model *m = c->model;
@@ -185,8 +185,8 @@ static alibi_status write_folder(const char *parent, const char *folder, const s
     return fail_context(ALIBI_IO, "a checkpoint does not read back as it was written");
 }
 
-/* Removes what a failed attempt left and keeps the failure's message. What cannot be removed now
- * has no manifest, or one that does not verify, and is removed at the next start. */
+/* Removes the leftovers of a failed attempt and keeps the failure's message. A folder that cannot
+ * be removed now has no manifest, or one that does not verify, and is removed at the next start. */
 static alibi_status discard(const char *folder, alibi_status status, const struct alibi_call *call)
 {
     struct failure failure;
@@ -258,10 +258,10 @@ static alibi_status verify_older(const char *path, alibi_comm *comm)
     return comm_agree(comm, comm_is_root(comm) ? checkpoint_verify(path) : ALIBI_OK);
 }
 
-/* Keeps the checkpoint that was just saved, and the newest older one that verifies, to fall back
- * on. One that cannot be read now may be whole, and is kept too. The others are older, damaged, set
- * aside, or of later steps that did not verify when the run was resumed. The checkpoint of step
- * c->keep is not dropped either. All ranks go through the list of rank 0. */
+/* Keeps the checkpoint that was just saved, and the newest older one that verifies, as a fallback.
+ * A checkpoint that cannot be read now may be intact, and is kept too. The others are older,
+ * damaged, set aside, or of later steps that did not verify when the run was resumed. The
+ * checkpoint of step c->keep is not dropped either. All ranks go through the list of rank 0. */
 static alibi_status drop_others(const char *run, const struct checkpoint *c)
 {
     alibi_status status = ALIBI_OK;

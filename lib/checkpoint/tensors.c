@@ -391,8 +391,8 @@ static alibi_status write_row(struct output *o, const struct tensor_file *f, con
     return ALIBI_OK;
 }
 
-/* What this rank has of the file, synced. Number 0 of `crcs` is the checksum of the header, the
- * others are those of the rows; those of other ranks stay 0. */
+/* Writes and syncs this rank's part of the file. crcs[0] is the checksum of the header, the others
+ * are those of the rows; those of other ranks stay 0. */
 static alibi_status write_own(struct output *o, const struct tensor_file *f, double *crcs)
 {
     alibi_status status;

@@ -338,7 +338,7 @@ static alibi_status copy_row(struct channel *ch, struct tensor row, const struct
     return ALIBI_OK;
 }
 
-/* Of several ranks none sends to itself: its own row stays where it was packed. */
+/* With several ranks, none sends to itself: its own row stays where it was packed. */
 static bool stays(const struct channel *ch, int rank)
 {
     return rank == ch->rank && ch->size > 1;

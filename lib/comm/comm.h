@@ -82,7 +82,7 @@ struct channel;
 alibi_status channel_new(struct channel **out, alibi_comm *c, struct device *dev, enum dtype wire,
                          int by, const struct alibi_call *call);
 void channel_free(struct channel *ch);
-/* What a channel takes of the device's memory. */
+/* The device memory of a channel. */
 size_t channel_bytes(int ranks);
 
 /* The shard `sums` of a buffer of `span` numbers becomes itself plus what all ranks have in `part`,
@@ -122,12 +122,12 @@ void sequence_free(struct sequence *s);
  * holds the device's lock. */
 void sequence_begin(struct sequence *s, int64_t length);
 /* The queries, keys and values of a are those of the own part, as attention takes them; an empty
- * part has none. Its keys and values become those of the own part after earlier ones, as far as
- * they matter, and attention on them is within the bounds of a->skip.eps, except that the
- * log-sum-exp may err to both sides. Sums of gates [2, 1, G, Lq] begin with the part, and get those
- * of the keys before them; an empty part has their shape. Of parts after the first, first[2] become
- * the first `sinks` keys and values. All are there until the next call. y and lse of a are
- * overwritten. */
+ * part has none. Its keys and values become those of the earlier parts, as far as they matter,
+ * followed by those of the own part. Attention on them is within the bounds of a->skip.eps, except
+ * that the log-sum-exp may err to both sides. Sums of gates [2, 1, G, Lq] begin with the part, and
+ * get those of the keys before them; an empty part has their shape. In parts after the first,
+ * first[2] become the first `sinks` keys and values. All are valid until the next call. y and lse
+ * of a are overwritten. */
 alibi_status sequence_fetch(struct sequence *s, struct attention_args *a, int64_t sinks,
                             struct tensor first[2]);
 /* How the pass ended here; all ranks get the first failure. */

@@ -7,13 +7,13 @@
  *   device   backward of layer 9 | backward of layer 8        | backward of layer 7     ...
  *   NCCL's                       | pack, exchange, add layer 9| pack, exchange, add layer 8
  *
- * What packs rows and adds them runs in NCCL's stream too, so the order of that stream is all that
- * it needs. The host queues it and continues: it stays ahead of the GPU.
+ * The kernels that pack rows and add them run in NCCL's stream too, so the order of that stream is
+ * sufficient. The host queues the work and continues: it stays ahead of the GPU.
  *
- * A kernel of NCCL waits for other ranks without end, and so would a host that waits for it. So
- * NCCL is told not to block; whatever takes time is asked again and again whether it is complete,
- * as in mpi.c, and ended if a rank is lost. And the host must never call what waits for an exchange
- * of which nobody knows that it ends:
+ * A kernel of NCCL waits for other ranks forever, and so would a host that waits for it. Therefore
+ * NCCL runs in non-blocking mode; long operations are polled for completion, as in mpi.c, and
+ * aborted if a rank is lost. The host must never call a function that waits for an exchange that
+ * may not end:
  *
  *   - The device's own stream waits for none. A caller that reads a loss there waits for the
  *     backward pass alone. It follows NCCL's stream only after the host has seen that all is done.
@@ -42,7 +42,7 @@ struct nccl_id {
     char bytes[NCCL_ID_BYTES];
 };
 
-/* That of version 2.14, the first that need not block, which later ones accept. */
+/* The struct of version 2.14, the first with a non-blocking mode; later versions accept it. */
 struct nccl_config {
     size_t size;
     unsigned magic, version;
@@ -125,8 +125,8 @@ static void give_up(struct nccl *n)
     n->passed = n->marked;
 }
 
-/* What has to be complete: what NCCL does in the host, or also what is in its stream before the
- * first mark that it is not known to have passed. */
+/* The awaited work: NCCL's work in the host, or also the work in its stream before the first mark
+ * that it is not known to have passed. */
 enum awaited { AWAIT_HOST, AWAIT_JOINED, AWAIT_MARK };
 
 static alibi_status look(struct nccl *n, enum awaited what, const char *call, bool *done)
@@ -197,7 +197,7 @@ static alibi_status check_places(const struct nccl *n)
     return ALIBI_OK;
 }
 
-/* What this rank can know alone: its library and its GPU. */
+/* Checks what this rank can know alone: its library and its GPU. */
 static alibi_status prepare(struct nccl *n, void *rows)
 {
     struct device *dev = n->device;

@@ -38,7 +38,7 @@ alibi_status nccl_call(struct nccl *n);
 alibi_status nccl_ends(struct nccl *n);
 /* As that of the wire, with rows on the device, in NCCL's stream. */
 alibi_status nccl_exchange(struct nccl *n, const struct rows *rows);
-/* What was queued before the last exchange is complete: its rows are packed. */
+/* Waits until the work queued before the last exchange is complete: its rows are packed. */
 alibi_status nccl_packed(struct nccl *n);
 /* All is complete, and the device's later work sees it. */
 alibi_status nccl_wait(struct nccl *n);
@@ -55,7 +55,7 @@ alibi_status channel_exchange(struct channel *ch);
 /* A limit from the environment, of which *seconds is the default. */
 alibi_status read_limit(const char *variable, double *seconds);
 
-/* What a function of the wire returned. */
+/* The status of what a function of the wire returned. */
 alibi_status wired(const alibi_comm *c, int status);
 
 #endif

@@ -175,8 +175,8 @@ static alibi_status measure_keys(struct fetch *f)
     return ALIBI_OK;
 }
 
-/* Of each query its norm and the log-sum-exp over the last tile of keys up to its own; y and lse
- * are written again by attention itself. */
+/* Computes for each query its norm, and the log-sum-exp over the last tile of keys up to its own;
+ * attention overwrites y and lse later. */
 static alibi_status measure_queries(struct fetch *f)
 {
     struct device *dev = f->s->device;
@@ -462,7 +462,7 @@ static alibi_status copy_tiles(const struct fetch *f, int rank, const int64_t *l
     return ALIBI_OK;
 }
 
-/* Of `count` tiles, those from `first` on that one exchange passes, at most `most`. */
+/* The number of tiles from `first` on, of `count`, that one exchange passes: at most `most`. */
 static int64_t tiles_at_once(int64_t count, int64_t first, int64_t most)
 {
     return count <= first ? 0 : count - first < most ? count - first : most;

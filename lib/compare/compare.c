@@ -7,8 +7,8 @@
  *   then:
  *       results.json, results.csv, report.html
  *
- * Of N ranks, rank r does the models r, r + N, ... of those that have no result. Rank 0 alone
- * writes what is not of one model.
+ * With N ranks, rank r does the models r, r + N, ... of those without a result. Only rank 0 writes
+ * files that do not belong to one model.
  *
  * Every completed step is on disk before the next begins, so stopping at any moment loses at most
  * one step. Seeds are the outer loop: a comparison that is stopped early has some of them whole. */
@@ -20,7 +20,7 @@
 #include "eval/eval.h"
 #include "report/report.h"
 
-/* What is left to do: the models without a result. */
+/* The remaining work: the models without a result. */
 struct work {
     struct forecast forecast;
     int64_t checkpoints;                            /* that will be added for them, and stay */
@@ -278,7 +278,7 @@ struct failures {
     char message[512];
 };
 
-/* Those of all ranks. */
+/* Joins the failures of all ranks. */
 static alibi_status join_failures(struct failures *f, alibi_comm *comm)
 {
     alibi_status status;

@@ -25,8 +25,8 @@ struct blocks {
 
 /* `tokens` and `size` as in struct alibi_eval; both may be 0. */
 struct blocks blocks_of(int64_t all, int64_t tokens, int64_t size, bool contiguous);
-/* Of windows that are read and not scored: at most so many, a block each, spread over the tokens; a
- * single one is from the middle. */
+/* Blocks for windows that are read and not scored: at most `most`, one window each, spread over the
+ * tokens; a single one is from the middle. */
 struct blocks blocks_spread(int64_t tokens, int64_t length, int64_t most);
 int64_t blocks_start(const struct blocks *b, int64_t k);
 
@@ -70,7 +70,7 @@ struct window windows_at(const struct windows *w, int64_t k);
 
 /* ---- protocols (protocols.c) */
 
-/* Those of other programs read a text, the split or its first tokens, by rules of their own. */
+/* Protocols of other programs read a text, the split or its first tokens, by their own rules. */
 bool protocol_is_foreign(int protocol);
 int64_t protocol_least_length(int protocol);
 alibi_status protocol_check_text(struct span span, const struct alibi_eval *eval); /* foreign */

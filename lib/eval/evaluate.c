@@ -277,7 +277,7 @@ static alibi_status run_all_shared(struct evaluation *e)
     return ALIBI_OK;
 }
 
-/* Of all ranks. */
+/* Totals over all ranks. */
 struct totals {
     struct attention_statistics attention;
     struct sequence_traffic traffic;

@@ -304,8 +304,8 @@ static void probe_fini(struct probe *p)
 
 /* ---- estimates */
 
-/* Of one kind of targets: sums by unit, and the means of every series in every draw; draw 0 is the
- * sample itself. */
+/* The bootstrap of one kind of targets: sums by unit, and the means of every series in every draw;
+ * draw 0 is the sample itself. */
 struct bootstrap {
     int64_t units;
     double *tokens; /* [units] */

@@ -30,7 +30,7 @@ alibi_status stream_check(const struct model *m)
     return ALIBI_OK;
 }
 
-/* Of all layers that see every key. */
+/* The flattest slope of all layers that see every key. */
 static alibi_status flattest_slope(const struct model *m, double *flattest)
 {
     alibi_status status;

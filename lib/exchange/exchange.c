@@ -283,7 +283,7 @@ out:
     return status;
 }
 
-/* What is known of another program. */
+/* The properties of another program. */
 static const struct program {
     const char *name, *option; /* its name, and as --format */
     family_at_fn *family_at;

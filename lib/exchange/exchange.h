@@ -5,7 +5,7 @@
  *
  * A family is a kind of model of another program, as one table for both directions: what the keys
  * of its configuration mean in ours, and which rows of which of our parameters each of its tensors
- * holds. What a family can say and our model cannot is refused by name. Tensors pass from file to
+ * holds. Features of a family that our model lacks are refused by name. Tensors pass from file to
  * file some rows at a time, so memory is bounded by one tensor, whatever the model. */
 #ifndef EXCHANGE_H
 #define EXCHANGE_H
@@ -61,8 +61,8 @@ struct family {
     const char *architecture; /* "BloomForCausalLM" */
     const struct config_key *keys;
     int key_count;
-    /* What is not the matter of a key of its own. read: after the keys, before the configuration is
-     * resolved. write: within the root object, after the keys. NULL: nothing. */
+    /* Conversions that do not belong to a single key. read: after the keys, before the
+     * configuration is resolved. write: within the root object, after the keys. NULL: nothing. */
     alibi_status (*read)(struct alibi_config *c, const json_t *config, const char *path);
     void (*write)(const struct alibi_config *c, struct json_writer *w);
     /* Why the other program would not compute what a model of that configuration does, although the
@@ -124,13 +124,14 @@ alibi_status tensors_as_theirs(struct tensor_source **out, struct tensor_source 
 
 /* ---- safetensors as a source (safetensors_source.c) */
 
-/* Of one file, or of the files of a folder that its index or the name model.safetensors says. */
+/* A source of one file, or of the files of a folder, found by its index or the name
+ * model.safetensors. */
 alibi_status safetensors_source_file(struct tensor_source **out, const char *path);
 alibi_status safetensors_source_folder(struct tensor_source **out, const char *folder);
 
 /* ---- a model of another program */
 
-/* What an importer opens. */
+/* The input of an importer. */
 struct foreign {
     const struct family *family;
     struct alibi_config config;
@@ -152,7 +153,7 @@ alibi_status huggingface_open(struct foreign *out, const char *folder);
 alibi_status huggingface_config(const struct family **family, struct alibi_config *out,
                                 const char *bytes, size_t length, const char *path);
 
-/* What an exporter writes. */
+/* The output of an exporter. */
 struct outgoing {
     const struct family *family;
     const struct alibi_config *config;

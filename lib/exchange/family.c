@@ -3,7 +3,7 @@
 
 #include "exchange/exchange.h"
 
-/* Those of ALiBi first; of several that can say the same, the first is written. */
+/* Families with ALiBi first; if several can represent a model, the first is written. */
 static const struct family *const families[] = { &family_bloom,   &family_mpt,   &family_falcon,
                                                  &family_gpt2,    &family_neox,  &family_llama,
                                                  &family_mistral, &family_qwen2, &family_qwen3 };

@@ -372,8 +372,8 @@ static alibi_status write_files(const struct outgoing *o, const char *folder)
     return folder_sync(folder);
 }
 
-/* A folder of that name that is not empty is somebody's work. One that an earlier attempt left
- * aside is nobody's. */
+/* A folder of that name that is not empty is somebody's work and is kept. The leftover of an
+ * earlier attempt is removed. */
 static alibi_status make_room(const char *folder, const char *aside)
 {
     enum path_kind kind;

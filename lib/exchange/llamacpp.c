@@ -109,7 +109,7 @@ static const struct gguf_type *type_of(const struct outgoing *o, const struct sa
     return t->shape[1] % type->block == 0 ? type : gguf_type_named("F16");
 }
 
-/* What llama.cpp calls the type of most tensors. */
+/* llama.cpp's number for the type of most tensors. */
 static uint32_t file_type(const struct gguf_type *type)
 {
     static const struct {

@@ -1,13 +1,13 @@
 /* llamacpp_scores.c - merges for tokens that a GGUF file has with scores
  *
- * llama.cpp starts with the characters of a text. Of all neighbours that together are a token it
- * joins those whose token has the highest score, the leftmost if several have it, until none are
- * left. That is BPE with a merge for each way to cut a token in two, by descending score of the
+ * llama.cpp starts with the characters of a text. Among all neighbours that together form a token,
+ * it joins those whose token has the highest score, the leftmost if several have it, until none
+ * remain. That is BPE with a merge for each way to cut a token in two, by descending score of the
  * token, as long as the characters of tokens are tokens and no two of them have the same score.
  *
- * Only the ways to cut one token have a rank of their own here, and one score there. It matters
- * where both "ab|a" and "a|ba" could be joined within "ab|a|ba", so the one with the longer left
- * part is first: it is further left. */
+ * Only the ways to cut one token have a rank of their own here, and one score there. The order
+ * matters if both "ab|a" and "a|ba" can be joined within "ab|a|ba". The one with the longer left
+ * part is first, because it is further left. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

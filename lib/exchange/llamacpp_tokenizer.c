@@ -20,7 +20,7 @@ static const char key_model[] = "tokenizer.ggml.model", key_pre[] = "tokenizer.g
                   key_prefix[] = "tokenizer.ggml.add_space_prefix",
                   key_json[] = "tokenizer.huggingface.json", key_ours[] = "alibi.tokenizer";
 
-/* What kind of token it is, as llama.cpp numbers them. */
+/* The kind of a token, with llama.cpp's numbers. */
 enum {
     TOKEN_NORMAL = 1,
     TOKEN_UNKNOWN = 2, /* stands for characters without a token */
@@ -40,8 +40,8 @@ enum {
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+"      \
     "[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
-/* Of several names for the same the first one is written. llama.cpp does not normalize text, also
- * where the tokenizer that the name comes from does. */
+/* If several names mean the same, the first one is written. llama.cpp does not normalize text, even
+ * if the original tokenizer of that name does. */
 static const struct pre {
     const char *name, *pattern; /* NULL: GPT-2's */
     bool nfc, ignore_merges;

@@ -54,8 +54,8 @@ struct experiment_text {
     char **paths, *valid;
     int count;
 
-    /* What the folder says about it, or the opened corpus. checksum 0: not known yet. Those of
-     * files are of their bytes and how they are read; 0: not known. */
+    /* From the folder, or from the opened corpus. checksum 0: not known yet. Those of files are of
+     * their bytes and how they are read; 0: not known. */
     int64_t files_checksum, files_bytes, valid_checksum;
     bool same; /* the folder's unfinished tokenizer and shards are those that are asked for */
     struct alibi_corpus_info info;
@@ -127,7 +127,7 @@ enum evaluation_kind {
     KINDS
 };
 
-/* What a method costs at a length: per token, and bytes. Errors are shares. */
+/* The cost of a method at a length: per token, and bytes. Errors are relative. */
 struct speed {
     double train_seconds, train_error, train_memory; /* train_seconds 0: not measured */
     double eval_seconds, eval_error, eval_memory;
@@ -143,9 +143,9 @@ struct experiment_evaluation {
     struct alibi_int_list lengths;    /* of fixed targets: the contexts */
     int64_t tokens, stride;           /* stride 0: half the length */
     int64_t block;                    /* of scored tokens, see struct alibi_eval */
-    struct alibi_targets targets;     /* kind targets, as asked, but for the contexts */
-    struct alibi_attention attention; /* kind attention, as asked, but for the length */
-    struct alibi_tasks tasks;         /* kind tasks, as asked, but for the lengths and the seed */
+    struct alibi_targets targets;     /* kind targets, as requested, without the contexts */
+    struct alibi_attention attention; /* kind attention, as requested, without the length */
+    struct alibi_tasks tasks;         /* kind tasks, as requested, without lengths and seed */
     bool has[ALIBI_LIST_MAX];
     struct speed *speed; /* [lengths, models], of kind speed */
     bool selected;
@@ -179,7 +179,7 @@ struct reference {
     double paper;  /* what the paper has for it; NaN: not given */
 };
 
-/* left < right * (1 + margin), or > if `above`. All comparisons are of logarithms, but for those of
+/* left < right * (1 + margin), or > if `above`. All comparisons are of logarithms, except those of
  * scores, where it is left < right + margin. */
 struct comparison {
     struct reference left, right;
@@ -303,7 +303,7 @@ void speed_write(struct json_writer *w, const alibi_experiment *e,
                  int evaluation); /* in an array */
 /* Whether a model is selected, or its speed is to be measured. */
 bool model_is_asked(const alibi_experiment *e, int model);
-/* What measuring still takes for a model, in tokens of training. One of evaluation counts half. */
+/* The remaining measuring of a model, in tokens of training. A token of evaluation counts half. */
 double speed_tokens(const alibi_experiment *e, const alibi_device *device, int model);
 
 /* ---- evaluations of the kinds targets and attention (probes.c) */
@@ -312,7 +312,7 @@ double speed_tokens(const alibi_experiment *e, const alibi_device *device, int m
 alibi_status probes_new(const alibi_experiment *e, int model, int evaluation, struct measured *m);
 void probes_free(struct measured *m);
 
-/* What is asked of a model; fixed targets are resolved. */
+/* The request of an evaluation for a model; fixed targets are resolved. */
 struct alibi_targets targets_asked(const alibi_experiment *e, int model, int evaluation);
 struct alibi_attention attention_asked(const alibi_experiment *e, int model, int evaluation,
                                        int length);

@@ -392,7 +392,7 @@ static int64_t *text_number(struct experiment_text *t, int i)
     return (int64_t *)(void *)((char *)t + text_numbers[i].offset);
 }
 
-/* What was asked of its tokenizer. */
+/* The requested tokenizer. */
 static void write_asked(struct json_writer *w, const alibi_experiment *e, int text)
 {
     const struct experiment_text *t = &e->text[text];
@@ -596,7 +596,7 @@ static bool lists(const json_t *names, const char *name)
     return false;
 }
 
-/* What the last run of a folder was asked for; older files do not say it: everything. */
+/* The selection (--only) of the last run of a folder; older files do not have it: everything. */
 static void select_entered(alibi_experiment *e)
 {
     const json_t *names = json_object_get(e->json, "selected");

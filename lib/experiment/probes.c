@@ -110,8 +110,8 @@ alibi_status probes_note_short(const alibi_experiment *e, const struct alibi_cal
 
 /* ---- result.json: fixed targets
  *
- * Of every context and condition that was measured, the summed losses of repeats and of others in
- * each part, whose tokens are the same for all of them. */
+ * For every measured context and condition: the summed losses of repeats and of others in each
+ * part, whose tokens are the same for all of them. */
 
 static void write_pairs(struct json_writer *w, const char *key, int count,
                         const int64_t (*tokens)[2], const double (*nll)[2])

@@ -57,7 +57,7 @@ static struct alibi_target_context context_of(const alibi_experiment *e, int mod
     return out;
 }
 
-/* What was measured: targets, and the range of the seeds' losses. */
+/* The measured numbers: targets, and the range of the seeds' losses. */
 static void collect(struct report_targets_model *out, const alibi_experiment *e, int model,
                     int evaluation)
 {
@@ -132,7 +132,7 @@ static void summarise(struct report_targets_model *out, const alibi_experiment *
     }
 }
 
-/* What a ceiling gains from one context to another. Its own L may be another than that of the
+/* The gain of a ceiling from one context to another. Its own L may be another than that of the
  * model, so this is not one of its gains. */
 static double ceiling_gain(const struct report_targets *t, int from, int to)
 {

@@ -127,7 +127,7 @@ static alibi_status read_reference(struct reader *r, json_t *json, const char *e
 }
 
 /* "by": 5 asks for a difference of at least 5%; "within": 1 allows for 1% in the other direction.
- * Of scores these are hundredths, not shares of the score, which may be 0. */
+ * For scores these are hundredths, not shares of the score, which may be 0. */
 static alibi_status read_comparison(struct reader *r, json_t *json, const char *evaluation,
                                     struct comparison *c)
 {

@@ -244,7 +244,7 @@ static void append_count(struct text *out, int64_t count)
     text_append(out, count > 0 ? ",%lld" : ",", (long long)count);
 }
 
-/* A line but for its task and its cost. Models that are not trained have no seed. condition and
+/* A line without its task and its cost. Models that are not trained have no seed. condition and
  * targets: of fixed targets, else "". */
 static void append_line(struct text *out, const alibi_experiment *e, int model,
                         const struct trained *t, int v, const struct alibi_eval_result *r,

@@ -5,8 +5,8 @@
  *
  * Seeds are the outer loop: an experiment that is stopped early has some of them whole.
  *
- * Of N ranks, rank r does the trainings r, r + N, ... of those that are missing, each with all
- * models that have its weights. Rank 0 alone writes what is not of one model. */
+ * With N ranks, rank r does the trainings r, r + N, ... of the missing ones, each with all models
+ * that use its weights. Only rank 0 writes files that do not belong to one model. */
 #include <math.h>
 #include <string.h>
 
@@ -158,7 +158,7 @@ static alibi_status open_texts(alibi_experiment *e, const struct work *w,
     return ALIBI_OK;
 }
 
-/* What a model is trained on. */
+/* The corpus that a model is trained on. */
 static const alibi_corpus *corpus_of(const alibi_experiment *e, const struct experiment_model *m)
 {
     return m->mixture != NULL ? m->mixture : e->text[m->text].corpus;
@@ -414,7 +414,7 @@ static alibi_status give_up(alibi_experiment *e, const struct pending *p, const 
     return found ? folder_save_model(e, p->model, p->seed, dir) : ALIBI_NUMERIC;
 }
 
-/* What is left of this rank's work for the forecast when training `index` begins. */
+/* Tells the forecast this rank's remaining work when training `index` begins. */
 static void forecast_from(struct work *w, int index)
 {
     struct forecast *f = &w->forecast;
@@ -454,7 +454,7 @@ static alibi_status prepare(alibi_experiment *e, alibi_device *device, struct wo
     return ALIBI_OK;
 }
 
-/* What all ranks have found so far, by rank 0. */
+/* Rank 0 writes the results of all ranks so far. */
 static alibi_status write_results(alibi_experiment *e, const char *dir, const alibi_comm *comm)
 {
     if (!comm_is_root(comm))
@@ -537,7 +537,7 @@ static alibi_status enter(alibi_experiment *e, const char *dir, struct lock **lo
     return e->follows ? ALIBI_OK : folder_enter(e, dir);
 }
 
-/* What shapes the work must be the same at all ranks. */
+/* Everything that shapes the work must be the same on all ranks. */
 static alibi_status check_ranks(const alibi_experiment *e, alibi_comm *comm)
 {
     bool selected[2 * ALIBI_LIST_MAX] = { false };

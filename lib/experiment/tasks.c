@@ -175,7 +175,7 @@ static alibi_status read_cell(const json_t *json, const struct alibi_task_result
     return ALIBI_OK;
 }
 
-/* One that is not asked for in this form is skipped. */
+/* An entry that is not requested in this form is skipped. */
 static alibi_status read_task(const json_t *entry, const struct alibi_tasks *asked,
                               struct measured *m, const char *path)
 {
@@ -256,7 +256,7 @@ static bool is_unlearned(const alibi_experiment *e, int model, int seed, int eva
     return m != NULL && m[task].done && m[task].task->at[length].why == ALIBI_CELL_NOT_LEARNED;
 }
 
-/* What some seeds add up to. */
+/* Sums over some seeds. */
 struct scores {
     int seeds;
     double sum, squares, errors, cases; /* of scores, and squared errors */

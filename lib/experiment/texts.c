@@ -31,7 +31,8 @@ static alibi_status add_file(uint32_t *crc, int64_t *total, const char *path)
     return ALIBI_OK;
 }
 
-/* Of the bytes of all files and how they are read. Standard input can be read once only: 0. */
+/* The checksum of the bytes of all files and of how they are read. Standard input can be read once
+ * only: 0. */
 static alibi_status files_checksum(int64_t *out, int64_t *bytes, const char *const *paths,
                                    int count, const struct alibi_reading *reading)
 {
@@ -75,7 +76,7 @@ out:
     return status;
 }
 
-/* What was given: files, or the built-in text. */
+/* The text that was given: files, or the built-in text. */
 struct given {
     int64_t files, bytes, valid;
     struct alibi_builtin builtin;
@@ -171,7 +172,7 @@ out:
     return status;
 }
 
-/* Of what is not known yet. The tokenizer of another text is of the same kind. */
+/* An estimate while this is not known. The tokenizer of another text is of the same kind. */
 static double bytes_per_token(const alibi_experiment *e, const struct experiment_text *t)
 {
     static const double usual[TEXT_KINDS] = { [TEXT_BYTES] = 1, [TEXT_BPE] = 4, [TEXT_WORDS] = 5 };

@@ -88,7 +88,7 @@ static const struct gguf_type types[] = {
     { "Q8_0", 8, BLOCK, sizeof(struct q8_block), decode_q8_0, encode_q8_0, 65504.0 * 127 },
 };
 
-/* What a file may have that is not read, so that it can be named. */
+/* Types that a file may have and that are not read, so that they can be named. */
 static const struct {
     const char *name;
     uint32_t id;

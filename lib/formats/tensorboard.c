@@ -90,7 +90,7 @@ static void put_string(struct text *t, int field, const char *string)
     put_bytes(t, field, string, strlen(string));
 }
 
-/* A message within another. One that could not be made fails the outer one. */
+/* A message within another. If it could not be made, the outer one fails. */
 static void put_message(struct text *t, int field, const struct text *message)
 {
     if (t->status == ALIBI_OK)

@@ -67,7 +67,7 @@ static const struct alibi_option options[] = {
       "how much narrower each cluster is than the one before" },
 };
 
-/* What the file has beyond the options a user sets. */
+/* Members of the file beyond the options that a user sets. */
 static const struct alibi_option derived[] = {
     { "train-length", ALIBI_OPTION_INT, AT(train_length), 0, 1 << 24, NULL, "0", "N",
       "length the model was trained at" },

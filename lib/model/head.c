@@ -24,7 +24,7 @@ static int64_t piece_rows(int64_t rows, int64_t pieces)
     return piece < TILE_ROWS ? piece : ceil_div(piece, TILE_ROWS) * TILE_ROWS;
 }
 
-/* What pieces of that many rows cost, in waves of dx = dy weight. A GPU computes `wave` tiles of
+/* The cost of pieces of that many rows, in waves of dx = dy weight. A GPU computes `wave` tiles of
  * results at once, and the last wave of a product takes as long as a full one. The other two
  * products have so many tiles that this does not matter there. Each piece also reads and writes the
  * gradient of the weights: on an H200 the time of a wave per TRAFFIC columns. */

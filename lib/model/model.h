@@ -141,7 +141,7 @@ alibi_status model_check_position(const struct alibi_config *config, const char 
 
 size_t model_flat_bytes(const struct model *m, enum dtype type); /* SIZE_MAX: too many */
 
-/* Of block_parameters.logn and gate_bias. */
+/* The names of block_parameters.logn and gate_bias. */
 void model_logn_name(char name[PARAMETER_NAME_MAX], int64_t layer);
 void model_gate_bias_name(char name[PARAMETER_NAME_MAX], int64_t layer);
 int64_t config_parameters(
@@ -189,8 +189,8 @@ struct reach {
     struct head_reach *heads; /* [N, H] */
 };
 
-/* Of passes over a part of a sequence, model_loss_part(): where the rest of it is. Or of a whole
- * one, for who looks at what attention gets, and leaves it as it is. */
+/* For passes over a part of a sequence, model_loss_part(): access to the rest of it. For a whole
+ * sequence: an observer of the operands of attention, which does not change them. */
 struct elsewhere {
     /* Before the attention of each layer: a->k and a->v become views of earlier keys and values
      * with the own ones after them, likewise sums of gates, and of later parts first[2] the first

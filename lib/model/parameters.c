@@ -257,7 +257,7 @@ int64_t config_parameters(const struct alibi_config *config)
 
 /* ---- making and initialising */
 
-/* What it takes of a flat buffer. */
+/* The elements of a flat buffer that it takes. */
 static int64_t placed(const struct parameter *p)
 {
     return (p->rows * p->shape[1] + PLACE - 1) / PLACE * PLACE;

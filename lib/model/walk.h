@@ -6,7 +6,7 @@
 
 /* ---- position tables (tables.c): the numbers of position methods, on the device */
 
-/* Of the layers of one kind. */
+/* Tables for the layers of one kind. */
 struct tables {
     struct tensor rows;   /* S [P, C] added to embeddings or S [P, D] for rotation; P grows on
                              demand. For learned positions it is the parameter */
@@ -145,7 +145,7 @@ void cache_advance(struct cache *c, int64_t slot, int64_t count);
 int cache_stores(const struct cache *c); /* at most PATTERN_KINDS */
 int cache_store(const struct cache *c, int64_t layer);
 int64_t cache_window(const struct cache *c, int64_t layer); /* what its queries see; 0: all */
-/* Of the newest position of a slot: its row, and the one that it is in too, or the same. */
+/* The row of the newest position of a slot, and its second row, or the same. */
 int64_t cache_row(const struct cache *c, int store, int64_t position);
 int64_t cache_other_row(const struct cache *c, int store, int64_t position);
 /* A position, the start of a tile, from which on the cache has what a pass from `start` on sees. */
@@ -200,7 +200,7 @@ alibi_status attend(struct workspace *w, const struct pass *p, int64_t n); /* to
 alibi_status widen(struct workspace *w, const struct pass *p, int64_t n);  /* to activated */
 alibi_status backward(struct workspace *w, const struct pass *p);          /* from activations.dx */
 struct dropout dropout_at(struct dropout drop, int64_t place);
-/* Of a training pass, with probability p; of any other pass none. */
+/* Dropout with probability p in a training pass, none in any other pass. */
 struct dropout dropout_within(const struct workspace *w, const struct pass *pass, double p,
                               int64_t place);
 
@@ -234,7 +234,7 @@ struct sinks_args attention_sinks(const struct workspace *w, const struct pass *
                                   const struct attention_args *a);
 /* Norms, rotates, scales, appends to the cache or fetches, attends, and counts. */
 alibi_status attention_run(struct workspace *w, const struct pass *p, int64_t n);
-/* What an empty part of a sequence does instead. */
+/* The step of an empty part of a sequence. */
 alibi_status attention_idle(struct workspace *w, int64_t n);
 /* ALIBI_INTERRUPTED if the pass was asked to stop before layer n. */
 alibi_status check_stop(const struct workspace *w, int64_t n);

@@ -130,7 +130,7 @@ static void layout_costly(struct arena *a, struct layer *l, const struct sizes *
     l->up = take_rows(a, s, s->up);
 }
 
-/* What adaptive.c needs from the beginning to the end of a pass. */
+/* The buffers that adaptive.c needs from the beginning to the end of a pass. */
 static void layout_splits(struct arena *a, struct workspace *w, const struct sizes *s)
 {
     struct adaptive *x = &w->activations.adaptive;

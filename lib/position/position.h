@@ -46,8 +46,8 @@ struct position_method {
     /* The longest input it is defined for; NULL: any. */
     int64_t (*longest)(const struct position *p);
 
-    /* What it learns: one tensor [shape[0], shape[1]], shared by all its layers; NULL, or no rows:
-     * nothing. */
+    /* The tensor that it learns, [shape[0], shape[1]], shared by all its layers. NULL, or no rows:
+     * it learns nothing. */
     void (*parameter_shape)(const struct alibi_config *c, const struct position *p,
                             int64_t shape[2]);
 
@@ -76,10 +76,10 @@ struct position_method {
     int64_t (*distances)(const struct position *p);
     int32_t (*bucket)(const struct position *p, int64_t distance);
     enum curve_kind (*curve)(const struct position *p);
-    /* What the numbers of head h start from, if not from 0; uniform: a random number in 0..1. */
+    /* The initial numbers of head h, if not 0; uniform: a random number in 0..1. */
     double (*initial)(const struct alibi_config *c, const struct position *p, int64_t row,
                       int64_t h, double uniform);
-    /* What a row of these numbers is called, and its value as the equation has it; NULL: the number
+    /* The name of a row of these numbers, and the value as in the equation; NULL: the number
      * itself. */
     const char *(*number)(const struct position *p, int64_t row);
     double (*shown)(const struct position *p, int64_t row, double weight);

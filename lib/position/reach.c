@@ -4,10 +4,10 @@
  *   1 layer    it sees all keys. Half of its heads are alibi's,   score(i, j) += -m_h (i - j);
  *              half have no positions, and   q_i <- s_h ln(n_i) q_i,   n_i the keys that they see
  *
- * A head without positions cannot tell the last page from the first. What it finds by content it
- * finds at any distance; but what it averages, such as the topic, is of the whole text, and the
- * older that is on average, the less it helps: past a few training lengths the loss of hybrid rises
- * again. Here heads with slopes keep the recent text, as in training, and free heads search all. */
+ * A head without positions cannot tell the last page from the first. It finds content at any
+ * distance; but an average, such as the topic, covers the whole text, and helps less the older that
+ * text is: past a few training lengths the loss of hybrid rises again. Here heads with slopes
+ * attend to the recent text, as in training, and free heads search all keys. */
 #include "position/position.h"
 
 const struct position_preset position_reach = {

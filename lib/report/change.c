@@ -20,8 +20,8 @@
 
 #include "report/report.h"
 
-/* Of one seed. Without parts the errors of the two are taken as independent, which can only hide a
- * difference. An infinite perplexity is above every finite one. */
+/* The difference for one seed. Without parts the two errors are treated as independent, which can
+ * only hide a difference. An infinite perplexity is above every finite one. */
 static bool seed_difference(const struct alibi_eval_result *a, const struct alibi_eval_result *b,
                             double *d, double *error)
 {
@@ -55,7 +55,7 @@ static struct alibi_eval_result without_loss(const struct alibi_eval_result *e)
     return zero;
 }
 
-/* What the seeds so far add up to. */
+/* Sums over the seeds so far. */
 struct sums {
     int seeds;
     double mean, squares;          /* of d, and of its deviations from the mean */

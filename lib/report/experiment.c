@@ -182,7 +182,7 @@ static struct shown show_estimate(struct alibi_estimate e)
     return s;
 }
 
-/* What the columns are, as `alibi probe targets` says it. */
+/* Explains the columns as `alibi probe targets` does. */
 static void append_targets_legend(struct text *out, const struct report_targets *t, int columns)
 {
     char near[48] = "L is the training length";

@@ -80,7 +80,7 @@ static void append_map(struct text *out, const struct view *v, const struct repo
     text_append(out, "</tbody>\n</table>\n</figure>\n");
 }
 
-/* What the shades mean, and where there are none. */
+/* Explains the shades and the cells without one. */
 static void append_legend(struct text *out)
 {
     text_append(out, "<p class=\"scale\">Score");

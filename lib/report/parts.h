@@ -21,7 +21,7 @@ struct shown {
 
 struct shown show_ppl(double value);                /* 3.213, 41.2, 406, 1.2e+05, ∞ */
 struct shown show_real(double value, int decimals); /* fewer decimals from 1000 up */
-/* An error: 0.4, 12.3K. One that rounds to 0 is not exact: <0.05. */
+/* An error: 0.4, 12.3K. An error that rounds to 0 is shown as a bound: <0.05. */
 struct shown show_error(double value, int decimals);
 /* The same after a perplexity, from the error of its logarithm: ±0.012; "" if it is not known. In
  * every table, figure and sentence ± is one standard error, of the text and of the seeds. A large
@@ -326,7 +326,7 @@ alibi_status curves_of_chain(struct curves **out, const struct view *v, const st
 alibi_status curves_of_attention(struct curves **out, const struct view *v,
                                  const struct report_attention *a);
 
-/* What models cost by length. */
+/* The cost of models by length. */
 enum cost_kind {
     COST_TRAIN_SPEED,
     COST_EVAL_SPEED,
@@ -337,7 +337,7 @@ enum cost_kind {
 alibi_status curves_of_costs(struct curves **out, const struct view *v,
                              const struct report_experiment *x, enum cost_kind kind);
 
-/* What a token costs after a context. */
+/* The cost of a token after a context. */
 enum stream_kind { STREAM_DECODE, STREAM_READ, STREAM_CACHE, STREAM_KINDS };
 alibi_status curves_of_stream(struct curves **out, const struct view *v,
                               const struct report_stream *s, enum stream_kind kind);
@@ -371,7 +371,7 @@ void dots_svg(struct text *out, const struct view *v, const struct dots *d); /* 
 /* The layer from 1 on, unless it is -1: all; named: after the model, as the first of its rows. */
 void dots_label(struct dots_row *row, const struct view *v, int64_t layer, bool named);
 
-/* What the methods of an experiment have learned for each head. */
+/* The numbers that the methods of an experiment have learned for each head. */
 alibi_status html_numbers(struct text *out, const struct view *v,
                           const struct report_experiment *x);
 
@@ -392,9 +392,9 @@ void append_ratio(struct text *out, double d, double d_error);
 /* One sentence: the text, the machines, the date and the version. */
 void append_origin(struct text *out, const struct view *v);
 
-/* What every result of a view has in common: "65.5K tokens: 64 blocks of 1024 tokens over the whole
- * split"; "Protocol sliding, stride half the length. First tokens: ... Normaliser: ..." Nothing if
- * there is no result. */
+/* The facts that all results of a view have in common: "65.5K tokens: 64 blocks of 1024 tokens over
+ * the whole split"; "Protocol sliding, stride half the length. First tokens: ... Normaliser: ..."
+ * Nothing if there is no result. */
 void append_scored(struct text *out, const struct view *v);
 void append_rules(struct text *out, const struct view *v);
 

@@ -227,7 +227,7 @@ static struct shown point_place(const struct figure *f, double x)
     return show_tick(round(x), 0);
 }
 
-/* What the script shows. */
+/* The values that the script shows. */
 static void append_values(struct text *out, const struct figure *f, const struct series *s)
 {
     bool first = true;

@@ -202,8 +202,9 @@ struct report_task_model {
     int method;
     int seeds; /* that were tested */
     struct report_score at[ALIBI_LIST_MAX];
-    /* Of the chain, at the longest length that has a value: the loss by position and Bayes', means
-     * of the seeds; and the range of the difference, since every seed has other windows. */
+    /* For the chain, at the longest length that has a value: the loss by position and Bayes' loss,
+     * as means over the seeds; and the range of the difference, because every seed has different
+     * windows. */
     int64_t length;
     int bins;
     struct report_position {
@@ -224,7 +225,7 @@ struct report_task {
     struct report_task_model *model;
 };
 
-/* What a model costs at a length: seconds per token, bytes; errors are shares. */
+/* The cost of a model at a length: seconds per token, bytes; errors are relative. */
 struct report_cost {
     int method; /* among the models of the experiment */
     const char *machine;
@@ -232,8 +233,8 @@ struct report_cost {
     double train_seconds, train_error, train_memory, eval_seconds, eval_error, eval_memory;
 };
 
-/* What a token costs after a context, of one model: means over its seeds. Seconds are per token,
- * errors are shares. */
+/* The cost of a token after a context, for one model: means over its seeds. Seconds are per token,
+ * errors are relative. */
 struct report_stream_model {
     int method;
     struct report_stream_cost {
@@ -249,7 +250,8 @@ struct report_stream {
     struct report_stream_model *model;
 };
 
-/* What a method has learned for each head, in the layers of a kind or in one layer; of one seed. */
+/* The numbers that a method has learned for each head, in the layers of a kind or in one layer, for
+ * one seed. */
 struct report_numbers {
     const char *name; /* "slopes", "logn" */
     int method;

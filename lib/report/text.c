@@ -112,7 +112,7 @@ static alibi_status append_stream_table(struct text *out, const struct view *str
     return ALIBI_OK;
 }
 
-/* What ± means, after each table's other words. */
+/* Explains ±, after the other notes of each table. */
 static struct words {
     char text[128];
 } error_words(const struct view *v)

@@ -142,7 +142,7 @@ static alibi_status make_table(struct table *table, struct layout *l,
 
 static const int rule_order[] = { ALIBI_BREAKS, ALIBI_USES, ALIBI_HOLDS };
 
-/* What the columns are, after the rules; and where the text cannot tell. */
+/* Explains the columns, after the rules, and says where the text cannot tell. */
 static void append_notes(struct text *out, const struct report_experiment *x,
                          const struct report_targets *t)
 {

@@ -1,7 +1,7 @@
 /* merge.c - the merges of BPE
  *
- * A piece starts as its bytes, or as its characters. Of all neighbours that have a merge, the pair
- * of least rank becomes one symbol, the leftmost if several have it. This repeats until no
+ * A piece starts as its bytes, or as its characters. Among all neighbours that have a merge, the
+ * pair of least rank becomes one symbol, the leftmost if several have it. This repeats until no
  * neighbours have a merge. Short pieces search all pairs each time. Long ones keep them in a heap,
  * so that no text takes more than O(n log n). */
 #include <stdlib.h>

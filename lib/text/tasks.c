@@ -36,7 +36,7 @@ enum { WRITES_MAX = 6, PAIRS_MAX = 64, QUERIES = 8 };
 static const double prior = 0.25; /* a */
 static const char sentence[] = "\nThe pass key is ";
 
-/* What a random number of a window is for. */
+/* The purpose of a random number of a window. */
 enum draw { DRAW_GAP, DRAW_KEY, DRAW_VALUE, DRAW_HAY, DRAW_COUNT, DRAW_ASKED };
 
 struct window {

@@ -32,7 +32,7 @@ enum { TOKENIZER_BYTES_MAX = 256 << 20 };
 alibi_status tokenizer_read(alibi_tokenizer **out, const char *bytes, size_t length,
                             const char *path);
 alibi_status tokenizer_format(const alibi_tokenizer *t, struct text *json);
-/* Of that file: tokenizers with equal checksums give equal ids. */
+/* The checksum of that file: tokenizers with equal checksums give equal ids. */
 uint32_t tokenizer_checksum(const alibi_tokenizer *t);
 
 /* Adds an owner. Each owner calls alibi_tokenizer_free. */
@@ -287,7 +287,8 @@ const char *corpus_name(const alibi_corpus *c);
 struct alibi_builtin corpus_builtin(const alibi_corpus *c);
 /* Whether the validation split is a text of its own, not a part of the files. */
 bool corpus_has_own_valid(const alibi_corpus *c);
-/* Of all tokens, since a resumed run must see the same text; and of all without such a text. */
+/* The checksum of all tokens, because a resumed run must see the same text; and of all without a
+ * validation text. */
 uint32_t corpus_checksum(const alibi_corpus *c);
 uint32_t corpus_files_checksum(const alibi_corpus *c);
 
@@ -296,7 +297,7 @@ uint32_t corpus_files_checksum(const alibi_corpus *c);
 alibi_status corpus_describe(const alibi_corpus *c, struct text *json);
 alibi_status corpus_open_described(alibi_corpus **out, const char *path, const alibi_tokenizer *t,
                                    const struct alibi_call *call);
-/* What of a split the run was trained on whose file that is, as far as paths tell. */
+/* How much of a split the run with this file was trained on, judged by paths. */
 alibi_status corpus_seen_by(enum alibi_seen *seen, const alibi_corpus *c, enum alibi_split split,
                             const char *path);
 

@@ -65,7 +65,7 @@ struct merge_table {
     int shift; /* 64 - log2 of their number */
 };
 
-/* Of several merges of the same pair, the last one is used. */
+/* If a pair has several merges, the last one is used. */
 alibi_status merge_table_init(struct merge_table *t, const struct bpe_merge *merges, int64_t count);
 void merge_table_fini(struct merge_table *t);
 
@@ -95,9 +95,8 @@ struct alphabet {
 alibi_status alphabet_init(struct alphabet *a, const struct bpe_file *f);
 void alphabet_fini(struct alphabet *a);
 
-/* Appends the symbols that remain of the piece when no more merges apply. Of all pairs that have a
- * merge the one of least rank is merged first, and of those the leftmost. A piece is UTF-8, or its
- * bytes are what is merged. */
+/* Appends the symbols that remain of the piece when no more merges apply. The pair with the least
+ * rank is merged first, and the leftmost of these. A piece is UTF-8, unless bytes are merged. */
 alibi_status merge_piece(const struct merge_table *t, const struct alphabet *a,
                          struct merge_room *r, const char *piece, size_t bytes, struct ids *ids);
 

@@ -2,11 +2,11 @@
  *
  *   repeat: the pair of neighbours with the highest count becomes a symbol, everywhere
  *
- * until there are `vocab` ids, or no pair occurs min_count times. Of pairs with equal counts the
- * one with the lower left id is taken, then the one with the lower right id. The ids: 0 is the end
- * of a document, then the bytes in the order of the letters that stand for them in files, then the
- * merges. Overlapping neighbours count, so "aaa" has "aa" twice; they are merged from the
- * left. This is the order of Hugging Face's trainer, and gives its tokenizers.
+ * until there are `vocab` ids, or no pair occurs min_count times. Among pairs with equal counts,
+ * the one with the lower left id is taken, then the one with the lower right id. The ids: 0 is the
+ * end of a document, then the bytes in the order of the letters that stand for them in files, then
+ * the merges. Overlapping neighbours count, so "aaa" has "aa" twice; they are merged from the left.
+ * This is the order of Hugging Face's trainer, and gives its tokenizers.
  *
  * No two merges give the same token. Text between two places that no symbol spans is merged as if
  * it were alone, so from the moment some text is one token, it is that token everywhere between two

@@ -1,8 +1,8 @@
 /* optimizer.c - gradients into updates, all parameters in one call
  *
  * The equations are in ops.h. Matrices decay, norms and biases do not: the flat buffers begin with
- * those that do. Of several ranks each updates its shard: it has the moments of that part alone,
- * sums the gradients of all ranks there, and gets the other weights from the others. */
+ * those that do. With several ranks, each updates its shard: it has only the moments of that part,
+ * sums the gradients of all ranks there, and gets the other weights from the other ranks. */
 #include <math.h>
 
 #include "train/train.h"
@@ -311,7 +311,7 @@ out:
 
 /* ---- moments of which each rank has a part */
 
-/* What rank 0 asks the others for; count 0: nothing more. */
+/* A request of rank 0 to the others; count 0: nothing more. */
 struct request {
     int64_t moment, from, count;
 };

@@ -9,10 +9,10 @@
  * steps as one that was never stopped. With --autotune wide they also depend on the algorithms of
  * matrix products that step 1 has chosen, which the checkpoint holds too.
  *
- * Of N ranks, rank r takes the passes i = r, r + N, ... of each step. All have the same weights and
- * the same state after it, and divide a validation and the writing of a checkpoint. Rank 0 writes
- * everything else in the folder, such as the log; whatever a rank does alone, all agree on how it
- * ended before they continue. */
+ * With N ranks, rank r takes the passes i = r, r + N, ... of each step. All have the same weights
+ * and state after it, and divide a validation and the writing of a checkpoint. Rank 0 writes
+ * everything else in the folder, such as the log. After any work that one rank does alone, all
+ * agree on its outcome before they continue. */
 #include <math.h>
 #include <string.h>
 
@@ -55,7 +55,7 @@ struct run {
 
 /* ---- ranks */
 
-/* What shapes the result must be the same at all of them. */
+/* Everything that shapes the result must be the same on all ranks. */
 static alibi_status check_ranks(const struct run *r, bool resume)
 {
     alibi_status status;
@@ -372,15 +372,14 @@ static bool unfinished(const struct run *r)
 
 /* ---- the algorithms of matrix products, on a device that has several for each */
 
-/* What was timed must not decide which bits a resumed run has, so the first step of a run chooses,
- * and no later one. */
+/* Timings must not decide the bits of a resumed run, so only the first step of a run chooses. */
 static void begin_choices(struct run *r)
 {
     r->wide = device_tunes_widely(r->device);
     device_tune(r->device, r->wide ? TUNING_WIDE : TUNING_SAME_BITS);
 }
 
-/* Those of the checkpoint, whatever this call asks for. */
+/* Restores the choices of the checkpoint, whatever this call requests. */
 static alibi_status restore_choices(struct run *r, const char *path)
 {
     struct choices there = { .count = 0 }, here;
@@ -446,7 +445,7 @@ static alibi_status restore(struct run *r, const char *path)
     return ALIBI_OK;
 }
 
-/* Of several ranks, rank 0 reads one moment after the other, and all take their shards. */
+/* With several ranks, rank 0 reads one moment after the other, and all take their shards. */
 static alibi_status share_moments(struct run *r, const char *path, void *staging)
 {
     struct optimizer *o = &r->optimizer;
@@ -541,8 +540,9 @@ static alibi_status sync_journal(struct run *r)
     return ALIBI_OK;
 }
 
-/* Where only rank 0 sees the folder: it writes, and the others give it their parts of the moments.
- * What fails between the ranks is not agreed on: they wait for numbers, not for an answer. */
+/* For a folder that only rank 0 sees: it writes, and the others send it their parts of the moments.
+ * The ranks do not agree on failures between them here, because they wait for data, not for an
+ * answer. */
 static alibi_status save_at_root(struct run *r, const struct checkpoint *c)
 {
     struct failure failure;
@@ -1014,8 +1014,8 @@ static void warn_of_warmup(const struct run *r)
             (long long)t->warmup, (long long)t->steps, t->lr, schedule_lr(t, t->steps));
 }
 
-/* Of a model that has learned nothing: that of the first step, and of one that finds all tokens
- * equally likely. */
+/* The loss of a model that has learned nothing: that of the first step, or of equally likely
+ * tokens. */
 static double start_loss(const struct run *r)
 {
     return fmax(r->first_loss, log((double)r->config.vocab));

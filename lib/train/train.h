@@ -60,8 +60,8 @@ alibi_status optimizer_step(struct optimizer *o, const struct alibi_training *t,
 /* The norm of the gradient over all parameters. ALIBI_NUMERIC: the loss, or the gradient of a
  * tensor that is named, is not finite. */
 alibi_status guard_check(const struct optimizer *o, double loss, int64_t step, double *norm);
-/* What a step does with its loss and gradients: check, clip, apply. *norm is the gradient's before
- * clipping. */
+/* Checks the loss and gradients of a step, clips and applies them. *norm is the gradient norm
+ * before clipping. */
 alibi_status optimizer_update(struct optimizer *o, const struct alibi_training *t, int64_t step,
                               double loss, double *norm);
 
@@ -160,7 +160,7 @@ void events_close(struct events *e);
 void events_step(struct events *e, const struct events_numbers *n, const struct alibi_call *call);
 void events_validation(struct events *e, int64_t step, const struct validation *v,
                        const struct alibi_call *call);
-/* What the model writes after the beginning of the validation split. */
+/* Writes the model's continuation of the beginning of the validation split. */
 void events_sample(struct events *e, int64_t step, struct model *m, const alibi_corpus *corpus,
                    const struct alibi_training *t, const struct alibi_call *call);
 void events_sync(struct events *e, const struct alibi_call *call);

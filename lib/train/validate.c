@@ -2,8 +2,8 @@
  *
  * The split is scored in windows of the training length, with the skipping budget of training. The
  * tokens are a function of the split and the options, so every validation of a run scores the same
- * ones. Each text of a mixture is scored alone. Of a task the answers are scored, in windows that
- * are not those of training. Several ranks divide the batches, and all get the result. */
+ * ones. Each text of a mixture is scored separately. For a task the answers are scored, in windows
+ * that do not occur in training. Several ranks divide the batches, and all get the result. */
 #include <string.h>
 
 #include "eval/eval.h"
