@@ -1,5 +1,5 @@
 /* bench_attention.c - `alibi bench attention`: attention alone, by length, on random numbers or on
- * what the layers of a model get */
+ * the operands in the layers of a model */
 #include <stdlib.h>
 
 #include "cli.h"

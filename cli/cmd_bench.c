@@ -1,9 +1,9 @@
-/* cmd_bench.c - speed of a training step as a share of what the matrix library reaches, and memory
- * of long evaluations
+/* cmd_bench.c - speed of a training step as a share of the matrix library's, and memory of long
+ * evaluations
  *
  * Without a recipe and model options the cases below are measured: on a CPU the recipes of the same
- * names, on a GPU models whose steps others publish, of the shapes of GPT-2 and of the paper, with
- * a vocabulary that is a multiple of 64. */
+ * names, on a GPU models with published step times, in the shapes of GPT-2 and of the paper, with a
+ * vocabulary that is a multiple of 64. */
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -64,7 +64,7 @@ static const struct alibi_option options[] = {
     { "operations", ALIBI_OPTION_NAMES, AT(operations), 0, 0, NULL, NULL, "LIST",
       "ops: only operations whose names begin with one of these" },
     { "repeats", ALIBI_OPTION_INT, AT(repeats), 1, 1000, NULL, "5", "N",
-      "train, attention, decode, ops: measurements; the median counts" },
+      "train, attention, decode, ops: number of measurements; the median is reported" },
     { "vocab", ALIBI_OPTION_INT, AT(vocab), 0, 1 << 24, NULL, "0", "N",
       "vocabulary of the model; default: 257, all bytes; 50257 for the built-in gpt2-124m, and "
       "50304 for all that are built in for a GPU" },
@@ -73,20 +73,20 @@ static const struct alibi_option options[] = {
 
 static const struct alibi_option skip_options[] = {
     { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, NULL, "X",
-      "weight of keys that attention may skip, relative to the keys it uses; default for train: 0, "
-      "every pair, because random weights do not show what a trained model skips; for attention: "
-      "2^-24. The skip of a recipe is ignored" },
+      "weight of keys that attention may skip, relative to the others; default for train: 0, every "
+      "pair, because random weights do not show what a trained model skips; for attention: 2^-24. "
+      "The skip of a recipe is ignored" },
 };
 
 static const struct alibi_option attention_options[] = {
     { "model", ALIBI_OPTION_TEXT, AT(path), 0, 0, NULL, NULL, "MODEL",
-      "time what the attention of each layer of MODEL gets on a text, not random numbers" },
+      "time attention on the operands in each layer of MODEL on a text, not on random numbers" },
     { "head-width", ALIBI_OPTION_INT, AT(attention.head_width), 1, 4096, NULL, "64", "N",
       "numbers per head" },
     { "bias", ALIBI_OPTION_CHOICE, AT(bias), 0, 0, "alibi|none", "alibi", "NAME",
       "bias on the scores" },
     { "score", ALIBI_OPTION_REAL, AT(attention.score), 0, 1e4, NULL, "10", "X",
-      "|q||k|/sqrt(d) of the random numbers, about" },
+      "approximate |q||k|/sqrt(d) of the random numbers" },
     { "backward", ALIBI_OPTION_FLAG, AT(attention.backward), 0, 0, NULL, "true", NULL,
       "time the backward pass too" },
     { "decode", ALIBI_OPTION_FLAG, AT(attention.decode), 0, 0, NULL, "true", NULL,
@@ -754,15 +754,15 @@ alibi_status cmd_bench(int argc, char **argv)
         .about =
             "'train' measures a training step and compares its rate with what the device's matrix "
             "library reaches on the same products alone; on a GPU it also prints where the time "
-            "goes. 'memory' evaluates one window at growing lengths and prints time and peak memory. "
-            "'attention' times attention alone on random numbers, with 12 heads unless --heads says "
-            "otherwise; with --model it times what the layers of a model get on FILE, with skip 0 in "
-            "turn, because random numbers do not show what a trained model skips. 'decode' "
-            "times steps that append a token to each of several sequences of different lengths. "
-            "'ops' times every operation alone. "
-            "Without a recipe or model options 'train' measures gpt2-124m and byte-10m, on a GPU "
-            "gpt2-124m and the shapes of the paper's models; 'memory' and 'decode' measure byte-10m. "
-            "A recipe has no vocabulary: give --vocab, or the model has the 257 tokens of bytes.",
+            "goes. 'memory' evaluates one window at growing lengths and prints time and peak "
+            "memory. 'attention' times attention alone on random numbers, with 12 heads unless "
+            "--heads says otherwise; with --model it uses the operands in the layers of a model on "
+            "FILE, and alternates with skip 0, because random numbers do not show what a trained "
+            "model skips. 'decode' times steps that append a token to each of several sequences of "
+            "different lengths. 'ops' times every operation alone. Without a recipe or model "
+            "options 'train' measures gpt2-124m and byte-10m, on a GPU gpt2-124m and the shapes of "
+            "the paper's models; 'memory' and 'decode' measure byte-10m. A recipe has no "
+            "vocabulary: give --vocab, or the model has the 257 tokens of bytes.",
         .groups = groups,
         .count = GROUPS,
         .min_operands = 1,

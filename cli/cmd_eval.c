@@ -19,7 +19,7 @@ struct job {
 
 static const struct alibi_option options[] = {
     { "length", ALIBI_OPTION_INT, AT(length), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
-      "tokens of context at most; default: the length the model was trained at" },
+      "longest context, in tokens; default: the length the model was trained at" },
     { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, CLI_LENGTH_MAX, NULL, NULL, "LIST",
       "several lengths, a row each" },
     { "protocol", ALIBI_OPTION_CHOICE, AT(protocol), 0, 0,
@@ -28,17 +28,18 @@ static const struct alibi_option options[] = {
       "one pass in which every token has all earlier tokens as context; or as other programs do: "
       "Hugging Face's guide, llama.cpp, lm-evaluation-harness" },
     { "stride", ALIBI_OPTION_INT, AT(stride), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
-      "sliding, stride: by which windows advance; default: half the length" },
+      "sliding, stride: tokens by which windows advance; default: half the length" },
     { "window", ALIBI_OPTION_INT, AT(window), 0, CLI_LENGTH_MAX, NULL, "0", "N",
-      "cut attention: in every layer a token sees only the last N tokens up to itself; 0: all" },
+      "cut attention: in every layer a token sees only the last N tokens, including itself; 0: "
+      "all" },
     { "tokens", ALIBI_OPTION_INT, AT(tokens), 0, CLI_UNBOUNDED, NULL, "0", "N",
-      "score this many at most, in blocks that are spread over the whole split; 0: all" },
+      "score at most this many, in blocks spread over the whole split; 0: all" },
     { "block", ALIBI_OPTION_INT, AT(block), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
-      "consecutive tokens of such a block; default: the longest length" },
+      "consecutive tokens in such a block; default: the longest length" },
     { "contiguous", ALIBI_OPTION_FLAG, AT(contiguous), 0, 0, NULL, NULL, NULL,
       "score the first tokens of the split instead, in one block, as a stream does" },
     { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
-      "weight of keys that attention may skip, relative to those it uses; 0: none" },
+      "weight of keys that attention may skip, relative to the others; 0: none" },
     { "verify", ALIBI_OPTION_FLAG, AT(verify), 0, 0, NULL, NULL, NULL,
       "compute the largest weight that was skipped, pair by pair in double precision; slow" },
     { "window-score", ALIBI_OPTION_REAL, AT(window_score), 0, 1e6, NULL, "0", "X",
@@ -47,7 +48,7 @@ static const struct alibi_option options[] = {
     { "split-windows", ALIBI_OPTION_FLAG, AT(split_windows), 0, 0, NULL, NULL, NULL,
       "several processes: divide each window among them, for windows too long for one device" },
     { "by-position", ALIBI_OPTION_FLAG, AT(by_position), 0, 0, NULL, NULL, NULL,
-      "print the loss by position in the window too" },
+      "also print the loss by position in the window" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
 };
 

@@ -18,11 +18,12 @@ static const struct alibi_option options[] = {
     { "format", ALIBI_OPTION_CHOICE, AT(format), 0, 0, "alibi|hf|gguf", "alibi", "NAME",
       "for this program, a folder for Hugging Face's transformers, or a file for llama.cpp" },
     { "weights", ALIBI_OPTION_CHOICE, AT(weights), 0, 0, "auto|fp32|bf16|fp16|q8_0", "auto", "NAME",
-      "type of the weights in the file; auto: fp32, and for other programs as they are; q8_0: gguf" },
+      "type of the weights in the file; auto: fp32, or for other programs the present types; q8_0: "
+      "gguf" },
     { "shard-size", ALIBI_OPTION_REAL, AT(shard), 1e-6, 1e6, NULL, "5", "GB",
-      "hf: the most of a file of weights, in units of 1e9 bytes; more makes several files" },
+      "hf: largest size of a file of weights, in units of 1e9 bytes; larger models get several files" },
     { "as-position", ALIBI_OPTION_TEXT, AT(position), 0, 0, NULL, NULL, "NAME",
-      "with this position in place of the model's; trained: without what fit has found" },
+      "with this position in place of the model's; trained: without the result of fit" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
 };
 
@@ -110,10 +111,10 @@ alibi_status cmd_export(int argc, char **argv)
         .command = "export",
         .usage = "MODEL --out DIR [OPTION...]",
         .about =
-            "Writes the weights of a model, with its configuration and tokenizer, into a folder of "
-            "their own: without the optimizer that a run stores with them, and in fewer bits with "
-            "--weights. eval, generate, inspect and train --init accept the folder as a model. With "
-            "--format hf it writes a folder that Hugging Face's transformers loads, and with "
+            "Writes the weights of a model, with its configuration and tokenizer, into a separate "
+            "folder, without the optimizer that a run stores with them, and in fewer bits with "
+            "--weights. eval, generate, inspect and train --init accept the folder as a model. "
+            "With --format hf it writes a folder that Hugging Face's transformers loads, and with "
             "--format gguf a file that llama.cpp loads, as a model of the family that computes the "
             "same function.",
         .groups = groups,

@@ -16,14 +16,14 @@ struct job {
 
 static const struct alibi_option options[] = {
     { "length", ALIBI_OPTION_INT, AT(fit.length), 0, CLI_LENGTH_MAX, NULL, "0", "N",
-      "tokens of the windows that are scored; 0: four times the training length" },
+      "tokens per scored window; 0: four times the training length" },
     { "tokens", ALIBI_OPTION_INT, AT(fit.tokens), 0, CLI_UNBOUNDED, NULL, "128k", "N",
-      "score this many at most for each temperature, spread over the whole split; 0: all" },
+      "score at most this many for each temperature, spread over the whole split; 0: all" },
     { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, NULL, "DIR",
-      "write the model with its temperature, if one helps, into this folder, and leave MODEL as "
-      "it is" },
+      "write the model with its temperature, if one helps, into this folder, and do not change "
+      "MODEL" },
     { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
-      "weight of keys that attention may skip, relative to those it uses; 0: none" },
+      "weight of keys that attention may skip, relative to the others; 0: none" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
 };
 
@@ -135,11 +135,11 @@ alibi_status cmd_fit(int argc, char **argv)
         .command = "fit",
         .usage = "MODEL [FILE...] [OPTION...]",
         .about =
-            "Chooses a temperature for inputs that are longer than those of the training: queries "
-            "that see n keys, more than the training length L, are multiplied by 1 + c ln(n / L), "
-            "with the c that has the least loss on a text. It should be a text that the model was "
-            "not trained on and will not be tested on. The temperature is stored with MODEL, and "
-            "eval, probe, generate and score use it from then on.",
+            "Chooses a temperature for inputs longer than in training: queries that see n keys, "
+            "more than the training length L, are multiplied by 1 + c ln(n / L), with the c that "
+            "has the least loss on a text. Use a text that the model was not trained on and will "
+            "not be tested on. The temperature is stored with MODEL, and eval, probe, generate and "
+            "score use it from then on.",
         .groups = groups,
         .count = CLI_COUNT(groups),
         .min_operands = 1,

@@ -1,4 +1,4 @@
-/* cmd_generate.c - continue a text, shown as it comes */
+/* cmd_generate.c - continue a text, printed as it is generated */
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@ static const struct alibi_option options[] = {
     { "top-p", ALIBI_OPTION_REAL, AT(top_p), 1e-6, 1, NULL, "1", "X",
       "choose among the likeliest tokens whose probabilities sum to X; 1: all" },
     { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
-      "weight of keys that attention may skip, relative to those it uses; 0: none" },
+      "weight of keys that attention may skip, relative to the others; 0: none" },
     { "window-score", ALIBI_OPTION_REAL, AT(window_score), 0, 1e6, NULL, "0", "X",
       "alibi: evict keys that no query can reach with scores up to X, which bounds memory; 0: "
       "evict none" },
@@ -161,8 +161,9 @@ alibi_status cmd_generate(int argc, char **argv)
     struct cli_line line = {
         .command = "generate",
         .usage = "MODEL [OPTION...]",
-        .about = "Continues a text with MODEL, a checkpoint or a run's folder. One continuation is "
-                 "shown as it comes; several are computed together and printed at the end.",
+        .about = "Continues a text with MODEL, a checkpoint or a run's folder. A single "
+                 "continuation is printed as it is generated; several are computed together and "
+                 "printed at the end.",
         .groups = groups,
         .count = CLI_COUNT(groups),
         .min_operands = 1,

@@ -23,14 +23,14 @@ static const struct alibi_option options[] = {
     { "gpu-memory", ALIBI_OPTION_REAL, AT(gpu_memory), 0, 1e6, NULL, "0", "GIB",
       "plan for any GPU with this much free memory, in bf16; 0: plan for the device in use" },
     { "gpus", ALIBI_OPTION_INT, AT(gpus), 1, 512, NULL, "1", "N",
-      "plan for each of this many, whose processes divide the passes of a step; and for the links "
-      "between them" },
+      "plan for this many GPUs, whose processes divide the passes of a step, and for the "
+      "communication between them" },
     { "link-gbps", ALIBI_OPTION_REAL, AT(link_gbps), 1e-3, 1e6, NULL, "400", "X",
-      "gpus: Gbit/s that each can send, and receive at the same time" },
+      "gpus: Gbit/s that each can send and receive at the same time" },
     { "pass-seconds", ALIBI_OPTION_REAL, AT(pass_seconds), 0, 1e6, NULL, "0", "X",
-      "gpus: seconds of a pass on one of them, from `alibi bench train`; 0: as --time measures" },
+      "gpus: seconds per pass on one of them, from `alibi bench train`; 0: measured with --time" },
     { "time", ALIBI_OPTION_FLAG, AT(time), 0, 0, NULL, NULL, NULL,
-      "take a few steps on this device, and say how long all of them take" },
+      "measure a few steps on this device, and print how long the training takes" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the plan as JSON" },
 };
 

@@ -32,15 +32,15 @@ enum {
 
 static const struct alibi_option options[] = {
     { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
-      "weight of keys that attention may skip, relative to those it uses; 0: none" },
+      "weight of keys that attention may skip, relative to the others; 0: none" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
 };
 
 static const struct alibi_option attention_options[] = {
     { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, CLI_LENGTH_MAX, NULL, NULL, "LIST",
-      "windows that are read; default: L and 4L, for tasks L to 16L" },
+      "lengths of the windows; default: L and 4L, for tasks L to 16L" },
     { "windows", ALIBI_OPTION_INT, AT(windows), 1, 65536, NULL, "8", "N",
-      "windows at most, spread over the text" },
+      "largest number of windows, spread over the text" },
 };
 
 /* ---- probe targets */
@@ -659,15 +659,14 @@ alibi_status cmd_probe(int argc, char **argv)
         .command = "probe",
         .usage = "targets|attention|tasks MODEL [FILE...] [OPTION...]",
         .about =
-            "'targets' scores the same tokens, deep inside documents, with more and more context "
-            "before them. The gain over a context of the training length says whether MODEL uses "
-            "far text; the part of it that survives when the far text is swapped for that of "
-            "another document does not come from what the text says. 'attention' measures how far "
-            "back each head looks: the weight of keys by distance, beside a head that gives all "
-            "keys the same weight. 'tasks' scores synthetic tasks that only far context can solve, "
-            "such as a pass key in text, in windows of growing length; MODEL has to be trained on "
-            "them (`alibi train --mix`). `mpirun -n N alibi probe` divides the windows among N "
-            "processes.",
+            "'targets' scores the same tokens, deep inside documents, with growing context. The "
+            "gain over a context of the training length says whether MODEL uses far text; the part "
+            "of it that remains when the far text is swapped for that of another document does not "
+            "come from the content of the text. 'attention' measures how far back each head looks: "
+            "the weight of keys by distance, compared with a head that gives all keys the same "
+            "weight. 'tasks' scores synthetic tasks that only far context can solve, such as a "
+            "pass key in text, in windows of growing length; MODEL must be trained on them (`alibi "
+            "train --mix`). `mpirun -n N alibi probe` divides the windows among N processes.",
         .groups = groups,
         .count = GROUPS,
         .min_operands = 2,

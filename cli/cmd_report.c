@@ -1,4 +1,4 @@
-/* cmd_report.c - writes the page of a comparison, an experiment or a run, once or as it goes */
+/* cmd_report.c - writes the page of a comparison, an experiment or a run, once or while it runs */
 #include <limits.h>
 #include <time.h>
 
@@ -16,9 +16,9 @@ static const struct alibi_option options[] = {
     { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, NULL, "FILE",
       "where to write the page of several runs; default: report.html in the current folder" },
     { "watch", ALIBI_OPTION_FLAG, AT(watch), 0, 0, NULL, NULL, NULL,
-      "write the page again and again until the run is finished or Ctrl-C" },
+      "write the page again until the run is finished or Ctrl-C" },
     { "every", ALIBI_OPTION_INT, AT(every), 1, 86400, NULL, "5", "N",
-      "with --watch: seconds between two pages; an open page loads itself as often" },
+      "with --watch: seconds between two pages; an open page reloads itself as often" },
 };
 
 /* A signal ends the pause early. */
@@ -78,11 +78,10 @@ alibi_status cmd_report(int argc, char **argv)
         .command = "report",
         .usage = "DIR... [OPTION...]",
         .about =
-            "Writes DIR/report.html from what DIR holds: a comparison, an experiment or a "
-            "training run, finished or not. Of several training runs it writes one page with their "
-            "losses side by side and the options in which they differ. The page is one file that "
-            "needs no network. Nothing is served; with --watch the file is rewritten as the runs "
-            "go.",
+            "Writes DIR/report.html from what DIR holds: a comparison, an experiment or a training "
+            "run, finished or not. For several training runs it writes one page with their losses "
+            "side by side and the options in which they differ. The page is one file that needs no "
+            "network. With --watch the file is rewritten while the runs progress.",
         .groups = groups,
         .count = CLI_COUNT(groups),
         .min_operands = 1,

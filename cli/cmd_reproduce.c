@@ -26,11 +26,11 @@ static const struct alibi_option options[] = {
     { "tier", ALIBI_OPTION_TEXT, AT(tier), 0, 0, NULL, NULL, "NAME",
       "variant of the experiment; full: as written; default: cpu on the CPU, if there is one" },
     { "only", ALIBI_OPTION_NAMES, AT(only), 0, 0, NULL, NULL, "LIST",
-      "only these models, groups of models, or evaluations of speed" },
+      "only these models, groups of models, or speed evaluations" },
     { "discard-checkpoints", ALIBI_OPTION_FLAG, AT(how.discard_checkpoints), 0, 0, NULL, NULL, NULL,
       "delete the checkpoints of each model once all its tests are done" },
     { "plan", ALIBI_OPTION_FLAG, AT(plan), 0, 0, NULL, NULL, NULL,
-      "print what the rest will take, and do nothing" },
+      "print the remaining cost, and do nothing" },
     { "time", ALIBI_OPTION_FLAG, AT(time), 0, 0, NULL, NULL, NULL,
       "with --plan: measure a few steps of each model, and print the time too" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL,
@@ -383,11 +383,11 @@ alibi_status cmd_reproduce(int argc, char **argv)
         .about =
             "Trains and tests the models of an experiment, a JSON file (an installed one by its "
             "name), and writes report.html, results.json and results.csv: a verdict on each of its "
-            "claims, and the numbers. Without a NAME it lists the experiments. TEXT is a file, a folder or "
-            "token shards; if the experiment has several texts, NAME=PATH and NAME.valid=PATH. "
-            "SIGINT or SIGTERM saves and exits with 75; the same command resumes, on another "
-            "machine too, if the folder's JSON files are there. `mpirun -n N alibi reproduce` trains "
-            "N models at a time.",
+            "claims, and the numbers. Without a NAME it lists the experiments. TEXT is a file, a "
+            "folder or token shards; if the experiment has several texts, NAME=PATH and "
+            "NAME.valid=PATH. SIGINT or SIGTERM saves and exits with 75; the same command resumes, "
+            "also on another machine that has the folder's JSON files. `mpirun -n N alibi "
+            "reproduce` trains N models at a time.",
         .groups = groups,
         .count = CLI_COUNT(groups),
         .max_operands = INT_MAX,

@@ -21,12 +21,11 @@ static const struct alibi_option options[] = {
     { "text", ALIBI_OPTION_TEXT, AT(text), 0, 0, NULL, NULL, "TEXT",
       "text to score, instead of a FILE" },
     { "prompt", ALIBI_OPTION_TEXT, AT(prompt), 0, 0, NULL, "", "TEXT",
-      "text before it, which is read and not scored; without it the text is the beginning of a "
-      "document" },
+      "text before it, which is read but not scored; without it the text starts a document" },
     { "top", ALIBI_OPTION_INT, AT(top), 0, 100, NULL, "0", "N",
-      "show as many likeliest tokens in the place of each" },
+      "show this many likeliest tokens at the position of each" },
     { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
-      "weight of keys that attention may skip, relative to those it uses; 0: none" },
+      "weight of keys that attention may skip, relative to the others; 0: none" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
 };
 

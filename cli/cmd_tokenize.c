@@ -36,7 +36,7 @@ static const struct alibi_option options[] = {
 /* A shard costs a few syncs: tiny ones would take hours, and more of them than can be mapped. */
 static const struct alibi_option shard_options[] = {
     { "shard-tokens", ALIBI_OPTION_INT, AT(shard_tokens), 10000, INT32_MAX, NULL, "100000000", "N",
-      "tokens in a shard, at least 10000; the last one has the rest" },
+      "tokens per shard, at least 10000; the last one gets the rest" },
 };
 
 enum { TASK, SHARDS, VOCABULARY, READING, GROUPS };

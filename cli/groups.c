@@ -128,8 +128,8 @@ static const struct alibi_option text_options[] = {
     { "end", ALIBI_OPTION_TEXT, AT(end), 0, 0, NULL, NULL, "TOKEN",
       "token of --tokenizer that ends a document; default: the usual one, if it has one" },
     { "valid", ALIBI_OPTION_TEXT, AT(valid), 0, 0, NULL, NULL, "PATH",
-      "file or folder to validate on, and the rest is for training; default: a twentieth of the "
-      "text" },
+      "file or folder to validate on; all of the other text is for training; default: a twentieth "
+      "of the text" },
 };
 
 struct alibi_option_group cli_text_group(struct cli_text *values)
@@ -162,7 +162,7 @@ struct alibi_option_group cli_reading_group(struct alibi_reading *values)
 
 struct alibi_option_group cli_builtin_group(struct alibi_builtin *values)
 {
-    struct alibi_option_group group = { .title = "Built-in text, used where no file is given",
+    struct alibi_option_group group = { .title = "Built-in text, used if no file is given",
                                         .values = values };
 
     group.options = alibi_builtin_options(&group.count);

@@ -18,7 +18,9 @@ const struct cli_command cli_commands[] = {
     { "eval", cmd_eval, "measure a model's perplexity at any length", true },
     { "probe", cmd_probe, "measure what a model does with far context", true },
     { "fit", cmd_fit, "fit a temperature for long inputs to a model", false },
-    { "report", cmd_report, "write the page of a comparison or of runs again, or as they go",
+    { "report", cmd_report,
+      "write the page of a comparison or of runs again, or while they "
+      "progress",
       false },
     { "generate", cmd_generate, "continue a text with a model", false },
     { "score", cmd_score, "show how likely a model finds each token of a text", false },

@@ -1,6 +1,6 @@
 /* options.c - argv and the recipe into values
  *
- *   defaults, then the recipe, then the options of the command line: the later one wins
+ *   defaults, then the recipe, then the options of the command line: the last one wins
  *
  * Names, types and ranges come from the tables; the library checks values and finds the nearest
  * name. */

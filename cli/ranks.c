@@ -1,7 +1,7 @@
 /* ranks.c - one process of several that mpirun or srun has started
  *
- * Rank 0 speaks for all of them. The others print nothing, unless one of them fails alone, where
- * the others cannot know it. */
+ * Rank 0 speaks for all of them. The others print nothing, unless one of them fails alone and the
+ * others cannot know it. */
 #include <errno.h>
 #include <string.h>
 

@@ -10,7 +10,7 @@
 
 enum { RANKS_MAX = 8 };
 
-/* What each rank has handed over, between two meetings at the barrier. */
+/* The data that each rank has handed over, between two meetings at the barrier. */
 static struct {
     pthread_barrier_t barrier;
     void *rows[RANKS_MAX];

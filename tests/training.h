@@ -270,7 +270,7 @@ struct site {
     struct alibi_train_result result;
 };
 
-/* What happens is listened to; end with drop_site(). */
+/* The site listens to all callbacks; end with drop_site(). */
 static inline struct site *new_site(int64_t steps, int64_t save_every)
 {
     struct site *p = calloc(1, sizeof *p);

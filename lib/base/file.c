@@ -1,5 +1,5 @@
-/* file.c - files: whole reads and writes, errors that name the path, replacing a file without a
- * moment in which it is lost, and a file as memory
+/* file.c - files: whole reads and writes, errors that name the path, replacing a file atomically,
+ * and a file as memory
  *
  * Nothing is buffered here: callers write large blocks, or lines that must be in the file when the
  * call returns. */

@@ -1,4 +1,4 @@
-/* json.c - JSON, read through jansson and written by one writer */
+/* json.c - JSON, read by jansson and written by one writer */
 #include <locale.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,10 +1,11 @@
-/* attention.c - attention alone: time by length, what it leaves out, and what that was worth
+/* attention.c - attention alone: time by length, the skipped tiles, and the time that skipping
+ * saves
  *
  * Queries, keys and values are normal numbers, scaled so that |q| |k| / sqrt(D) is about `score`:
- * it was 10 in the trained models that we looked at. Or they are those of a model: a pass over a
- * text stops before the attention of each layer, which is timed there, where its operands are.
- * Counted are 2 products in the forward pass and 5 in the backward pass, each 2 D per head and pair
- * that the mask leaves, L^2/2 without a window, times the share of the tiles that were used. */
+ * it was 10 in the trained models that we examined. Or they are those of a model: a pass over a
+ * text stops before the attention of each layer, which is timed in place with its operands. Counted
+ * are 2 products in the forward pass and 5 in the backward pass, each 2 D per head and pair that
+ * the mask leaves, L^2/2 without a window, times the share of the tiles that were used. */
 #include <math.h>
 #include <string.h>
 

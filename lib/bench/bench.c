@@ -1,7 +1,7 @@
-/* bench.c - how fast a training step is, and what a long evaluation takes
+/* bench.c - the time of a training step, and the cost of a long evaluation
  *
- * Fresh models, random tokens. Steps and the products they are measured against take turns, so that
- * whatever else the machine does hits both alike; medians are compared.
+ * Models are fresh and tokens random. Steps alternate with the products that they are compared
+ * with, so that other load on the machine affects both equally; medians are compared.
  *
  * Counted are the products of the linear layers (products.c) and of attention: per head and layer
  * two in the forward pass and five in the backward pass (the scores once more, dV, dP, dQ, dK),

@@ -1,7 +1,8 @@
 /* decode.c - tokens per second of decoding, one sequence or several at once
  *
- * A fresh model, sequences of different lengths around `length`, and steps of one token each: a
- * pass over the model and the logits of every sequence. The median step counts. */
+ * The model is fresh, and the sequences have different lengths around `length`. A step appends one
+ * token to each: a pass over the model and the logits of every sequence. The result is the median
+ * step. */
 #include "bench/bench.h"
 
 enum { WARM_UP = 4 }; /* a device may record a step before it repeats it */

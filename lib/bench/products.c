@@ -1,10 +1,10 @@
 /* products.c - the matrix products of a training step and nothing else
  *
  * Same shapes, same weights, same order and number as in the step, through the same linear
- * operations without biases; so the ratio of the two times says what everything around the products
- * costs. All products share their activation buffers, which is kind to the caches: the yardstick
- * errs on the strict side. Operands are random numbers: with equal ones fewer transistors of a GPU
- * switch, its clock rises, and no step can reach the rate that is measured. */
+ * operations without biases; so the ratio of the two times shows the cost of everything else. All
+ * products share their activation buffers, which favours the caches: the yardstick errs on the
+ * strict side. Operands are random numbers: with equal ones fewer transistors of a GPU switch, its
+ * clock rises, and no step can reach the measured rate. */
 #include <math.h>
 
 #include "bench/bench.h"

@@ -1,9 +1,9 @@
-/* stream.c - what a token costs after a context, with one KV cache
+/* stream.c - the cost of a token after a context, with one KV cache
  *
- * The tokens of a text, from its start and again if it is short, go into the cache in chunks, as an
- * evaluation with the protocol stream reads them. The last chunks are timed, and then tokens one by
- * one, as in decoding. The last of these fills the context, so that a cache whose room doubles has
- * no more than it needs if the context is a power of two. */
+ * The tokens of a text, repeated if it is short, are read into the cache in chunks, as in an
+ * evaluation with the protocol stream. The last chunks are timed, and then tokens one by one, as in
+ * decoding. The last of these fills the context, so that a cache whose capacity doubles has no
+ * unused room if the context is a power of two. */
 #include <math.h>
 
 #include "bench/bench.h"

@@ -6,8 +6,8 @@
  *     "crc32": ...
  *   }
  *
- * It is a file of its own beside the parts, which do not change: training resumes from them as it
- * was, and a crash leaves the old file or the new one. */
+ * It is a separate file next to the parts, which do not change: training resumes from them as
+ * before, and a crash leaves either the old file or the new one. */
 #include <string.h>
 
 #include "base/json.h"

@@ -227,8 +227,8 @@ static alibi_status replace_position(struct alibi_config *config, const char *po
     TRY(pattern_dropped(&dropped, &was->pattern, &is->pattern, position, c.layers));
     if (dropped.length > 0)
         call_warn(call,
-                  "position '%s' leaves out '%s', with which '%s' was trained: add it, or write "
-                  "the values that you mean instead",
+                  "position '%s' lacks '%s', with which '%s' was trained: add it, or write the "
+                  "values that you want instead",
                   position, dropped.data, path);
     *config = c;
 out:

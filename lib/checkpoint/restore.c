@@ -51,7 +51,7 @@ alibi_status checkpoint_find(char **path, const char *run, const struct alibi_ca
             status = text_copy(path, folders[i].path);
         if (status == ALIBI_OK || status == ALIBI_MEMORY)
             goto out;
-        call_warn(call, "passing over the checkpoint of step %lld: %s", (long long)folders[i].step,
+        call_warn(call, "skipping the checkpoint of step %lld: %s", (long long)folders[i].step,
                   alibi_error());
         passed_over++;
     }

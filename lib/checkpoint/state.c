@@ -1,4 +1,4 @@
-/* state.c - the options of a training run, and state.json, which records how far it is */
+/* state.c - the options of a training run, and state.json, which records its progress */
 #include <math.h>
 
 #include "checkpoint/parts.h"
@@ -19,17 +19,17 @@ static const struct alibi_option options[] = {
     { "schedule", ALIBI_OPTION_CHOICE, AT(schedule), 0, 0, "cosine|linear|constant|wsd", "cosine",
       "NAME", "shape of the learning rate after warm-up" },
     { "lr", ALIBI_OPTION_REAL, AT(lr), 0, 1e3, NULL, "0", "X",
-      "learning rate at its highest; 0: what suits adamw and the width, 4e-3 up to 128" },
+      "peak learning rate; 0: a default for adamw by the width, 4e-3 up to 128" },
     { "min-lr", ALIBI_OPTION_REAL, AT(min_lr), 0, 1e3, NULL, "0", "X",
-      "learning rate the schedule falls to by its end" },
+      "learning rate at the end of the schedule" },
     { "warmup", ALIBI_OPTION_INT, AT(warmup), 0, 1e9, NULL, "50", "N",
       "steps in which the learning rate rises from 0" },
     { "decay-share", ALIBI_OPTION_REAL, AT(decay_share), 0, 1, NULL, "0.2", "X",
-      "wsd: share of the steps, at the end, in which the rate falls" },
+      "wsd: share of the steps, at the end, during which the rate falls" },
     { "beta1", ALIBI_OPTION_REAL, AT(beta1), 0, 0.999999, NULL, "0.9", "X",
-      "adamw: memory of the gradient's mean" },
+      "adamw: decay rate of the gradient's mean" },
     { "beta2", ALIBI_OPTION_REAL, AT(beta2), 0, 0.999999, NULL, "0.95", "X",
-      "adamw: memory of the gradient's square" },
+      "adamw: decay rate of the gradient's square" },
     { "adam-eps", ALIBI_OPTION_REAL, AT(adam_eps), 1e-30, 1, NULL, "1e-8", "X",
       "adamw: added to the root of the square" },
     { "weight-decay", ALIBI_OPTION_REAL, AT(weight_decay), 0, 100, NULL, "0.1", "X",
@@ -43,39 +43,38 @@ static const struct alibi_option options[] = {
     { "adaptive-dropout", ALIBI_OPTION_REAL, AT(adaptive_dropout), 0, 0.95, NULL, "0", "X",
       "the same in the tails of an adaptive output layer" },
     { "attention-dropout", ALIBI_OPTION_REAL, AT(attention_dropout), 0, 0.95, NULL, "0", "X",
-      "share of attention's weights dropped in training" },
+      "share of attention weights dropped in training" },
     { "activation-dropout", ALIBI_OPTION_REAL, AT(activation_dropout), 0, 0.95, NULL, "0", "X",
       "share of the feed-forward layers' activations dropped in training" },
     { "seed", ALIBI_OPTION_INT, AT(seed), 0, 0x1p62, NULL, "1", "N",
-      "keys weights, data order and dropout" },
+      "seed of weights, data order and dropout" },
     { "init-scale", ALIBI_OPTION_CHOICE, AT(init_scale), 0, 0, "gpt2|width", "gpt2", "NAME",
-      "deviation of random weights: gpt2: 0.02 and less; width: 1/sqrt(width), which learns faster "
-      "at first" },
+      "standard deviation of random weights; gpt2: 0.02 and less; width: 1/sqrt(width), which "
+      "learns faster at first" },
     { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, "5.9604644775390625e-08", "X",
-      "weight of keys that attention may skip, relative to what it uses; 0: every pair is "
-      "computed" },
+      "weight of keys that attention may skip, relative to the others; 0: every pair is computed" },
     { "deterministic-sum", ALIBI_OPTION_FLAG, AT(deterministic_sum), 0, 0, NULL, NULL, NULL,
       "add the gradients of passes in the order of their numbers, so that any number of processes "
       "gives the same bits; costs memory and time" },
     { "wire", ALIBI_OPTION_CHOICE, AT(wire), 0, 0, "fp32|bf16", "fp32", "TYPE",
-      "several processes: numbers of gradients that one sends to another; their sums are fp32" },
+      "several processes: type of the gradients that they send each other; sums are fp32" },
     /* Last, because a resumed run need not agree in them: see training_shaping_options. */
     { "save-every", ALIBI_OPTION_INT, AT(save_every), 1, 1e9, NULL, "500", "N",
       "steps between checkpoints" },
     { "eval-every", ALIBI_OPTION_INT, AT(eval_every), 0, 1e9, NULL, "500", "N",
-      "steps between validations; there is one after the last step too; 0: none" },
+      "steps between validations; the last step is also followed by one; 0: none" },
     { "eval-tokens", ALIBI_OPTION_INT, AT(eval_tokens), 0, 1e15, NULL, "65536", "N",
-      "tokens scored per validation at most, spread over the whole split; 0: all of it" },
+      "at most this many tokens scored per validation, spread over the whole split; 0: all" },
     { "keep-best", ALIBI_OPTION_FLAG, AT(keep_best), 0, 0, NULL, NULL, NULL,
       "keep the checkpoint with the lowest validation loss, which opens as DIR/best" },
     { "recompute", ALIBI_OPTION_CHOICE, AT(recompute), 0, 0, "none|cheap|block", "none", "NAME",
-      "what the backward pass recomputes instead of keeping it: less memory, more time" },
+      "activation checkpointing: what the backward pass recomputes instead of keeping it; less "
+      "memory, more time" },
     { "comm", ALIBI_OPTION_CHOICE, AT(comm), 0, 0, "auto|mpi|nccl", "auto", "NAME",
-      "several processes: what moves numbers between them; auto: nccl if each has a GPU of its "
-      "own" },
+      "several processes: transport between them; auto: nccl if each has its own GPU" },
     { "shard", ALIBI_OPTION_CHOICE, AT(shard), 0, 0, "optimizer|gradients", "optimizer", "NAME",
-      "what several processes divide; gradients too: less memory, more exchanges, and the sums of "
-      "--deterministic-sum" },
+      "state that several processes divide; gradients: these too, with less memory, more "
+      "communication, and the sums of --deterministic-sum" },
     { "init", ALIBI_OPTION_TEXT, AT(init), 0, 0, NULL, NULL, "MODEL",
       "start from the weights of another model, a checkpoint or a run" },
 };

@@ -1,4 +1,4 @@
-/* channel.c - flat buffers of the ranks: which blocks are whose, and how they are exchanged
+/* channel.c - flat buffers of the ranks: who owns which block, and how blocks are exchanged
  *
  * Sums are made where they are needed: each rank receives its shard of all ranks and adds in their
  * order. That takes as many bytes on the wire as a ring, and the order does not depend on the
@@ -7,9 +7,9 @@
  * An exchange has a row of words for each rank, on the device: numbers are packed into the rows of
  * `send`, converted to the type of the wire, and unpacked or added from the rows of `receive`.
  *
- * By MPI there is one exchange at a time, and where the device's memory is not the host's, the rows
- * pass through the host. By NCCL all of this is queued, in a stream of its own (nccl.c): one
- * exchange after the other uses the same rows, and the host waits for none of them before
+ * With MPI there is one exchange at a time, and if the device has its own memory, the rows pass
+ * through the host. With NCCL all of this is queued in a separate stream (nccl.c): the exchanges
+ * use the same rows one after the other, and the host waits for none of them before
  * channel_settle(). */
 #include <string.h>
 
@@ -131,7 +131,7 @@ static alibi_status connect(struct channel *ch, int by, const struct alibi_call 
     if (by == ALIBI_COMM_NCCL)
         return fail(status, "%s; or use --comm mpi", alibi_error());
     ch->comm->agreed = false; /* that was no failure of the work */
-    call_note(call, "numbers pass through the host's memory: %s", alibi_error());
+    call_note(call, "data passes through the host's memory: %s", alibi_error());
     return ALIBI_OK;
 }
 

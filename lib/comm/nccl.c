@@ -1,8 +1,8 @@
 /* nccl.c - rows of words between GPUs by NCCL, which is loaded at run time
  *
- * NCCL copies from one GPU's memory to another's, in a stream beside the device's own. The ranks
- * tell each other NCCL's id through the wire. Only its functions for sending and receiving are
- * used: its sums have an order that depends on the topology, ours do not.
+ * NCCL copies from one GPU's memory to another's, in a stream next to the device's own. The ranks
+ * exchange NCCL's id through the wire. Only its functions for sending and receiving are used,
+ * because the order of its sums depends on the topology; ours does not.
  *
  *   device   backward of layer 9 | backward of layer 8        | backward of layer 7     ...
  *   NCCL's                       | pack, exchange, add layer 9| pack, exchange, add layer 8
@@ -16,7 +16,8 @@
  * may not end:
  *
  *   - The device's own stream waits for none. A caller that reads a loss there waits for the
- *     backward pass alone. It follows NCCL's stream only after the host has seen that all is done.
+ *     backward pass alone. It follows NCCL's stream only after the host has seen that all work
+ * there is done.
  *   - CUDA makes a host wait that queues more than about 1,024 pieces of work in a stream. So at
  *     most QUEUED of ours, and IN_FLIGHT of NCCL's, follow the last point that the stream is known
  *     to have passed.
@@ -242,7 +243,7 @@ static alibi_status join(struct nccl *n)
     status = comm_agree(c, status);
     if (status == ALIBI_OK) { /* a rank may have been told of another failure than one to join */
         if (n->connection == NULL)
-            status = fail(ALIBI_DEVICE, "%s was given up, although all ranks can join", call);
+            status = fail(ALIBI_DEVICE, "%s was aborted, although all ranks can join", call);
         status = comm_agree(c, status);
     }
     if (status != ALIBI_OK)

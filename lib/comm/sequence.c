@@ -1,8 +1,9 @@
-/* sequence.c - a sequence divided among ranks: the keys and values that attention needs of others
+/* sequence.c - a sequence divided among ranks: the keys and values that attention needs from other
+ * ranks
  *
  * Each rank has the queries, keys and values of its part. The layers between two attentions work on
- * single tokens; only attention needs others, and it is causal, so keys and values go from earlier
- * parts to later ones. Before the attention of a layer
+ * single tokens; only attention needs other tokens, and it is causal, so keys and values are sent
+ * from earlier parts to later ones. Before the attention of a layer
  *
  *   1. all ranks get the largest norm of each tile of keys, a number per tile and head;
  *   2. each finds the tiles that its queries need: those in the window, and with a skipping budget
@@ -10,8 +11,8 @@
  *   3. all ranks get these lists, one bit per tile and head, and each sends what others need;
  *   4. the needed tiles, zeros in the place of others, and the own keys are side by side, from the
  *      first tile that some head needs: attention takes them as the keys of a longer sequence, of
- *      which it has the last queries. So every backend and every kind of bias work as they are, and
- *      in the order of one process.
+ *      which it has the last queries. So every backend and every kind of bias work without changes,
+ * and in the order of one process.
  *
  * Sums of gates, two numbers per token and head beside the 2 D of keys and values, go to all ranks
  * in step 1. Each rank begins its sums with 0 at its part; those of earlier parts are shifted to

@@ -102,8 +102,10 @@ alibi_status ranks_find(alibi_comm *comm, const char *dir, const char *name)
 
     status = path_join(&path, dir, name);
     if (status == ALIBI_OK && !file_exists(path))
-        status =
-            fail(ALIBI_IO, "'%s' is not there: every rank must see the folder of rank 0", path);
+        status = fail(ALIBI_IO,
+                      "'%s' does not exist here: every rank must see the folder of rank "
+                      "0",
+                      path);
     mem_free(path);
     return comm_agree(comm, status);
 }

@@ -163,13 +163,13 @@ static const struct alibi_option options[] = {
     { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, 1 << 24, NULL, "64,128,256,512,1024", "LIST",
       "lengths to test at" },
     { "seeds", ALIBI_OPTION_INTS, AT(seeds), 0, 0x1p62, NULL, NULL, "LIST",
-      "train each method once from each of these seeds; without it once, from --seed" },
+      "train each method once with each of these seeds; default: only --seed" },
     { "eval-tokens", ALIBI_OPTION_INT, AT(eval_tokens), 0, 1e15, NULL, "32768", "N",
       "tokens scored per method and length, spread over the validation split; 0: all of it" },
     { "sliding-tokens", ALIBI_OPTION_INT, AT(sliding_tokens), 0, 1e15, NULL, "32768", "N",
       "tokens scored again with a sliding window, which advances by half its length; 0: none" },
     { "stream-tokens", ALIBI_OPTION_INT, AT(stream_tokens), 0, 1e15, NULL, "8192", "N",
-      "tokens scored again as one stream, each with all before it as context; 0: none" },
+      "tokens scored again as one stream, each with all earlier tokens as context; 0: none" },
 };
 
 const struct alibi_option *alibi_compare_options(int *count)

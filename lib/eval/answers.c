@@ -24,7 +24,7 @@ static const struct alibi_option options[] = {
     { "tasks", ALIBI_OPTION_NAMES, AT(tasks), 0, 0, NULL, NULL, "LIST",
       "which tasks; default: all that fit" },
     { "cases", ALIBI_OPTION_INT, AT(cases), 1, 1 << 20, NULL, "100", "N",
-      "windows of each task and length" },
+      "windows per task and length" },
     { "depths", ALIBI_OPTION_INT, AT(depths), 1, ALIBI_DEPTHS_MAX, NULL, "5", "N",
       "equal parts of a window by which scores are listed" },
     { "seed", ALIBI_OPTION_INT, AT(seed), 0, 1e15, NULL, "1", "N", "of the windows" },

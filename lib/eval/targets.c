@@ -1,4 +1,4 @@
-/* targets.c - the target tokens of a probe: which they are, and which of them repeat far text
+/* targets.c - the target tokens of a probe, and which of them repeat far text
  *
  * Targets are the same for every context. With the longest context C and blocks of T targets, a
  * document of n tokens has room for (n - C) / T blocks after its first C tokens. Documents get

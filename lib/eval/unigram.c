@@ -1,4 +1,4 @@
-/* unigram.c - what a model loses that knows only how frequent each token is
+/* unigram.c - the loss of a model that knows only the frequency of each token
  *
  *   p_v = (c_v + 1) / (sum c + V)      c_v the count of token v in the training split
  *   nll = - sum_v s_v ln p_v / sum s   s_v its count among the scored tokens */

@@ -1,4 +1,4 @@
-/* windows.c - which tokens are scored, and what is read to score them; eval.h has the rules */
+/* windows.c - which tokens are scored, and which are read to score them; eval.h has the rules */
 #include "eval/eval.h"
 
 /* With fewer blocks than this their spread says little, and each is cut into stretches. */

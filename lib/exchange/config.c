@@ -39,7 +39,7 @@ static alibi_status refuse(const struct config_key *k, const json_t *value, cons
         status = fail(ALIBI_BAD_INPUT, "'%s': \"%s\" is %.80s; the model has only %s", path,
                       k->name, text ? text : "?", k->only);
     else
-        status = fail(ALIBI_BAD_INPUT, "'%s': \"%s\" is %.80s, which is not known here", path,
+        status = fail(ALIBI_BAD_INPUT, "'%s': \"%s\" is %.80s, which is not supported", path,
                       k->name, text ? text : "?");
     free(text);
     return status;

@@ -1,4 +1,4 @@
-/* exchange.c - import and export: which way a model takes, and what is said of it */
+/* exchange.c - import and export: the path of a model, and the messages about it */
 #include <math.h>
 #include <string.h>
 
@@ -92,8 +92,8 @@ static alibi_status open_source(struct foreign *f, const char *source)
     }
     if (checkpoint || run)
         return fail(ALIBI_BAD_INPUT,
-                    "cannot import '%s': it is a model of this program, which every command takes "
-                    "as it is",
+                    "cannot import '%s': it is a model of this program, which every command opens "
+                    "directly",
                     source);
     if (kind == PATH_NONE)
         return fail(ALIBI_BAD_INPUT, "cannot import '%s': %s", source, path_absent(source));
@@ -402,7 +402,7 @@ alibi_status alibi_export(const char *model, const struct alibi_export *how, con
     status = choose_family(&o.family, program, &config);
     if (status != ALIBI_OK)
         TRY(fail_context(status, "cannot export '%s'%s", model,
-                         fitted ? " with what was fitted to it (--as-position trained exports it "
+                         fitted ? " with its fitted temperature (--as-position trained exports it "
                                   "without)"
                                 : ""));
     TRY(model_outline(&outline, &config, &device->device, device->type));

@@ -1,5 +1,5 @@
-/* llama.c - Llama (Meta, 2023), and the models that differ from it in little: Mistral has a window,
- * Qwen2 biases of queries, keys and values, Qwen3 norms of queries and keys
+/* llama.c - Llama (Meta, 2023), and models that differ only slightly: Mistral has a window, Qwen2
+ * biases of queries, keys and values, Qwen3 norms of queries and keys
  *
  * RMS norms, SwiGLU, rotary positions, fewer heads of keys than of queries, no biases. */
 #include <string.h>

@@ -1,6 +1,6 @@
 /* llamacpp_config.c - the configuration of a model in the metadata of a GGUF file
  *
- * The families read and write JSON objects. Metadata becomes one, and comes of one. */
+ * The families read and write JSON objects. Metadata is converted to and from such an object. */
 #include <math.h>
 #include <string.h>
 

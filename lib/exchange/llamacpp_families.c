@@ -1,8 +1,8 @@
-/* llamacpp_families.c - the architectures of llama.cpp that a model may have
+/* llamacpp_families.c - the supported architectures of llama.cpp
  *
- * A GGUF file does not say everything about a model by keys: some of it follows from the tensors
- * that are there. To the tables here a file is therefore one flat object, of its metadata and of
- * the number of rows of each tensor under the tensor's name (llamacpp.c).
+ * The keys of a GGUF file do not describe a model completely: some of it follows from the tensors.
+ * The tables here therefore see a file as one flat object, with its metadata and the number of rows
+ * of each tensor under the tensor's name (llamacpp.c).
  *
  * Queries, keys and values are [Q | K | V] in one tensor, or three tensors. llama.cpp computes GELU
  * by its approximation with tanh everywhere, also where the authors of a family use erf; a file of

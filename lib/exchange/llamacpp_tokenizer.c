@@ -2,9 +2,9 @@
  *
  * Byte-level BPE is "tokenizer.ggml.model" gpt2, with the tokens and merges as texts; a name,
  * "tokenizer.ggml.pre", stands for the expressions that cut text. BPE of characters, as Llama 2 has
- * it, is the model llama, with tokens and scores. A file may have the whole tokenizer.json as well.
- * That says more, so it is preferred, and written. Our other kinds of tokenizers are there only in
- * our own form. */
+ * it, is the model llama, with tokens and scores. A file may also have the whole tokenizer.json. It
+ * is more complete, so it is preferred, and written. Our other kinds of tokenizers are stored only
+ * in our own form. */
 #include <string.h>
 
 #include "base/json.h"
@@ -252,7 +252,7 @@ static alibi_status read_byte_level(alibi_tokenizer **out, const struct gguf *g,
         return fail(ALIBI_BAD_INPUT, "'%s': \"%s\" is not a text", path, key_pre);
     known = pre_named(name);
     if (!known)
-        return fail(ALIBI_BAD_INPUT, "'%s': text is cut as '%.*s', which is not known", path,
+        return fail(ALIBI_BAD_INPUT, "'%s': text is split as '%.*s', which is not supported", path,
                     (int)(name.bytes < 60 ? name.bytes : 60), name.at);
     TRY_RETURN(find_tokens(&l, g, false, known->ignore_merges, path));
     if (!merges || !merges->array || merges->kind != GGUF_TEXT)
@@ -346,7 +346,7 @@ alibi_status llamacpp_read_tokenizer(alibi_tokenizer **out, const struct gguf *g
         return read_byte_level(out, g, path);
     if (text.bytes == 5 && memcmp(text.at, "llama", 5) == 0)
         return read_characters(out, g, path);
-    return fail(ALIBI_BAD_INPUT, "'%s': tokenizers of kind '%.*s' are not known", path,
+    return fail(ALIBI_BAD_INPUT, "'%s': tokenizers of kind '%.*s' are not supported", path,
                 (int)(text.bytes < 60 ? text.bytes : 60), text.at);
 }
 

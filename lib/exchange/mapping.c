@@ -1,8 +1,8 @@
 /* mapping.c - the tensors of one program under the names and in the layout of another
  *
  * A rule of a family says that a tensor of theirs holds a part of the rows of a parameter of ours,
- * in an order of its own or transposed. Both directions are sources made of another one: rows are
- * read from there when they are asked for, in runs. Only a transposed matrix is read as a whole. */
+ * in another order or transposed. Both directions are sources built on another source: rows are
+ * read from it on demand, in runs. Only a transposed matrix is read as a whole. */
 #include <string.h>
 
 #include "exchange/exchange.h"

@@ -1,4 +1,4 @@
-/* mpt.c - MPT (MosaicML, 2023): ALiBi, norms with weights alone, no biases, tied weights
+/* mpt.c - MPT (MosaicML, 2023): ALiBi, norms with only weights, no biases, tied weights
  *
  * MosaicML's own code is the reference. transformers ignores some of what the configuration can
  * say: other slopes, biases, another feed-forward width. */

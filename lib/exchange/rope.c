@@ -1,7 +1,7 @@
 /* rope.c - rotary positions in the configurations of other programs
  *
  * transformers 4 has "rope_theta" and "rope_scaling", transformers 5 one object "rope_parameters".
- * Both are read; the older spelling is written, which both understand. */
+ * Both are read; the older spelling, which both understand, is written. */
 #include <string.h>
 
 #include "exchange/exchange.h"
@@ -81,7 +81,7 @@ alibi_status rope_read_share(struct alibi_config *c, const json_t *config, const
     TRY_RETURN(read_number(part, 0.25, 0, &share, "rotary_pct", path));
     if ((type && strcmp(type, "default") != 0) || config_value(config, "rope_scaling"))
         return fail(ALIBI_BAD_INPUT,
-                    "'%s': rotary positions with a scaling are not known in GPT-NeoX", path);
+                    "'%s': rotary positions with a scaling are not supported for GPT-NeoX", path);
     if (share > 1 || (int64_t)(D * share) % 2 != 0 || D * share < 2)
         return fail(ALIBI_BAD_INPUT,
                     "'%s': \"rotary_pct\" is %g, which is not a number of pairs of heads of %.0f",

@@ -1,8 +1,8 @@
 /* folder.c - the folder of an experiment: what was run, and the results so far
  *
- * result.json of a model has its settings and the checksum of its text: a file that agrees is a
- * finished part of this experiment, wherever it was made; one that does not is an error. So an
- * experiment may gain models, evaluations and claims, and what is done stays done. */
+ * result.json of a model has its settings and the checksum of its text: a file that matches is a
+ * finished part of this experiment, wherever it was made; a file that does not is an error. So an
+ * experiment may gain models, evaluations and claims, and finished work is kept. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -329,8 +329,8 @@ static alibi_status load_model(alibi_experiment *e, int model, int seed, const c
     if (text->text_checksum == 0) {
         TRY(path_of(&text_file, dir, FOLDER_TEXTS, text->name, ".json"));
         status = fail(ALIBI_BAD_INPUT,
-                      "'%s' is missing, which says what text '%s' is of: copy " FOLDER_TEXTS
-                      "/*.json too from where the experiment was run",
+                      "'%s', which describes the text of '%s', is missing: also copy " FOLDER_TEXTS
+                      "/*.json from where the experiment was run",
                       text_file, path);
         goto out;
     }

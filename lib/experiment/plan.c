@@ -1,4 +1,4 @@
-/* plan.c - what the rest of an experiment will take: tokens, memory, disk, time */
+/* plan.c - the remaining cost of an experiment: tokens, memory, disk, time */
 #include <math.h>
 #include <string.h>
 

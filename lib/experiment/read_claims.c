@@ -1,4 +1,4 @@
-/* read_claims.c - claims and the comparisons that they consist of, from an experiment's file */
+/* read_claims.c - claims and their comparisons, from an experiment's file */
 #include <math.h>
 
 #include "base/names.h"

@@ -514,7 +514,10 @@ static alibi_status read_derived(struct reader *r, const char *key, json_t *json
     status =
         model_check_position(&m->config, config.position, m->fit.length > 0 ? m->fit.length : 1);
     if (status != ALIBI_OK)
-        return at_place(r, fail_context(status, "the weights of '%s' cannot be tested so", name));
+        return at_place(r, fail_context(status,
+                                        "the weights of '%s' cannot be tested with this "
+                                        "position",
+                                        name));
     reader_leave(r);
     e->models++;
     return ALIBI_OK;

@@ -1,4 +1,4 @@
-/* request.c - what the caller asks about an experiment, and says before it runs */
+/* request.c - the caller's queries about an experiment, and settings before it runs */
 #include <stdio.h>
 #include <string.h>
 

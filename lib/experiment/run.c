@@ -1,4 +1,4 @@
-/* run.c - trains and evaluates what is missing
+/* run.c - trains and evaluates the missing models
  *
  *   for each seed, for each model:
  *       train (or resume) -> evaluate -> result.json after each step -> results.json, report.html

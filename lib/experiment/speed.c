@@ -1,8 +1,8 @@
 /* speed.c - evaluations of kind `speed`: time and memory of training and of evaluation, by method
  * and length, on fresh models of the same shape
  *
- * An entry is a model at a length. All entries take turns in the same rounds (bench_turns), since
- * the clock of a device changes by more than methods differ, but not within a round. With t_ir the
+ * An entry is a model at a length. All entries alternate in the same rounds (bench_turns), because
+ * the clock of a device varies more than methods differ, but not within a round. With t_ir the
  * seconds per token of entry i in round r, n entries and R rounds:
  *
  *   g_r    the geometric mean of the t_ir of a round

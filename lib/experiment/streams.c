@@ -1,7 +1,7 @@
-/* streams.c - evaluations of kind `stream`: what a token costs after a context, and how large the
- * KV cache is then (lib/bench/stream.c)
+/* streams.c - evaluations of kind `stream`: the cost of a token after a context, and the size of
+ * the KV cache (lib/bench/stream.c)
  *
- * It belongs to a trained model, since how much attention skips depends on its weights, and is a
+ * It belongs to a trained model, because its weights determine how much attention skips, and is a
  * member of its result.json. */
 #include <math.h>
 #include <string.h>

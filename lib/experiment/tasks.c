@@ -1,4 +1,4 @@
-/* tasks.c - evaluations of kind `tasks`: what is asked, result.json, scores over seeds
+/* tasks.c - evaluations of kind `tasks`: requests, result.json, scores over seeds
  *
  * A test is one task at all lengths, and belongs to a trained model. Its windows are drawn from the
  * seed of the model, so that the cases of different seeds are independent.
@@ -9,10 +9,10 @@
  *
  *   below = sqrt((p - l_p)^2 + (u_q - q)^2 + (t_{S-1} s / sqrt(S))^2)
  *
- * and `above` the same with the other ends. For a number q both ends are q, and what is left for
- * one seed is Wilson's interval. As in lib/report/change.c one seed shows something only for
- * itself, and "in these seeds" is what the interval of each seed alone shows. The chain has no
- * share of right answers: its interval is 1.96 errors over its windows. */
+ * and `above` the same with the other ends. For a number q both ends are q, so with one seed
+ * Wilson's interval remains. As in lib/report/change.c one seed shows something only for itself,
+ * and "in these seeds" means that the interval of each seed alone shows it. The chain has no share
+ * of right answers: its interval is 1.96 errors over its windows. */
 #include <math.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
  *
  *   files -> a tokenizer, learned from them once -> shards -> corpus
  *
- * The tokenizer and the shards stay in the folder of the text. Shards that the caller brings have
+ * The tokenizer and the shards stay in the folder of the text. Shards that the caller supplies have
  * their tokenizer, and bytes need none. */
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* foreign.c - files that people give as text but that are none, known by their first bytes
  *
- * Read as text they would fail at some byte, which explains less, or not fail and be learned. The
- * first row that matches counts. No text in UTF-8 begins like one of them, except by intention. */
+ * Read as text they would fail at some byte, which explains less, or succeed and be learned. The
+ * first matching row counts. No text in UTF-8 begins like one of them, except by intention. */
 #include <string.h>
 
 #include "formats/formats.h"

@@ -1,9 +1,9 @@
 /* gguf.c - a GGUF file up to its data, read strictly
  *
- * Nothing in the file is trusted. One pass checks every length against the bytes that are left
- * before it is used; counts are checked against the least that such an entry takes, so memory is a
- * small multiple of what is there. Values are not copied: they are slices of the file, which
- * gguf_open() maps. gguf.h has the layout. */
+ * Nothing in the file is trusted. One pass checks every length against the remaining bytes before
+ * it is used; counts are checked against the smallest size of an entry, so memory is a small
+ * multiple of the file. Values are not copied: they are slices of the file, which gguf_open() maps.
+ * gguf.h has the layout. */
 #include <stdlib.h>
 #include <string.h>
 

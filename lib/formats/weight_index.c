@@ -16,7 +16,7 @@ static bool is_plain(const char *file)
 static alibi_status add_file(struct weight_index *x, const char *file, const char *path)
 {
     if (!is_plain(file))
-        return fail(ALIBI_BAD_INPUT, "'%s': '%.80s' is not the name of a file beside it", path,
+        return fail(ALIBI_BAD_INPUT, "'%s': '%.80s' is not the name of a file next to it", path,
                     file);
     for (int i = 0; i < x->count; i++)
         if (strcmp(x->files[i], file) == 0)

@@ -1,4 +1,4 @@
-/* adaptive.c - both ends of the model in clusters of the vocabulary
+/* adaptive.c - input and output of the model in clusters of the vocabulary
  *
  * Adaptive input representations and adaptive softmax (Baevski, Auli 2019). Ids are ordered by
  * falling frequency. Those below the first cut-off are the head, cluster 0; each later cluster is a
@@ -8,8 +8,8 @@
  *   p(id) = softmax(E_0 x)[id]                                        in the head
  *   p(id) = softmax(E_0 x)[tail k] softmax(E_k P_k^T x)[id]           in tail k
  *
- * E_0 has a row for each tail after those of its ids. E and P of both ends are the same if the
- * model is tied, except that the head's P_0 serves the embedding alone.
+ * After the rows of its ids, E_0 has a row for each tail. If the model is tied, input and output
+ * share E and P, except that only the embedding uses the head's P_0.
  *
  * A tail computes only the rows that have a target in it. Ids come from the host, so the host lists
  * the rows of each cluster before the pass: every size is known without asking the device, and the

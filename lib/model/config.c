@@ -1,4 +1,4 @@
-/* config.c - what a model is made of: the options, how they fit together, and their file */
+/* config.c - the configuration of a model: the options, how they fit together, and their file */
 #include <math.h>
 #include <string.h>
 
@@ -30,21 +30,21 @@ static const struct alibi_option options[] = {
     { "biases", ALIBI_OPTION_FLAG, AT(biases), 0, 0, NULL, "true", NULL,
       "biases in linear layers and norms" },
     { "qkv-biases", ALIBI_OPTION_FLAG, AT(qkv_biases), 0, 0, NULL, "false", NULL,
-      "biases of queries, keys and values also with --no-biases, as Qwen2" },
+      "biases of queries, keys and values even with --no-biases, as in Qwen2" },
     { "norm-biases", ALIBI_OPTION_FLAG, AT(norm_biases), 0, 0, NULL, "false", NULL,
-      "biases of norms also with --no-biases" },
+      "biases of norms even with --no-biases" },
     { "parallel", ALIBI_OPTION_FLAG, AT(parallel), 0, 0, NULL, "false", NULL,
-      "feed-forward reads the input of its block, as attention does: GPT-NeoX" },
+      "feed-forward reads the input of its block, as attention does, as in GPT-NeoX" },
     { "tied", ALIBI_OPTION_FLAG, AT(tied), 0, 0, NULL, "true", NULL,
       "the output layer shares the embedding's weights" },
     { "embedding-norm", ALIBI_OPTION_FLAG, AT(embedding_norm), 0, 0, NULL, "false", NULL,
-      "normalise the embeddings, as BLOOM" },
+      "normalise the embeddings, as in BLOOM" },
     { "final-norm", ALIBI_OPTION_FLAG, AT(final_norm), 0, 0, NULL, "true", NULL,
       "normalise before the output layer" },
     { "qk-norm", ALIBI_OPTION_FLAG, AT(qk_norm), 0, 0, NULL, "false", NULL,
       "RMS norm of each head's queries and keys" },
     { "embedding-scale", ALIBI_OPTION_REAL, AT(embedding_scale), 0, 1e6, NULL, "0", "X",
-      "factor on token embeddings; 0: sqrt(width), as the paper's code" },
+      "factor on token embeddings; 0: sqrt(width), as in the paper's code" },
     { "position", ALIBI_OPTION_NAME, AT(position), 0, 0, NULL, "alibi", "NAME",
       "position method, or a pattern of methods over the layers" },
     { "bias-max", ALIBI_OPTION_REAL, AT(bias_max), 0, 64, NULL, "8", "X",
@@ -52,7 +52,7 @@ static const struct alibi_option options[] = {
     { "train-slopes", ALIBI_OPTION_FLAG, AT(train_slopes), 0, 0, NULL, "false", NULL,
       "alibi: train the slopes, the same in every layer" },
     { "max-length", ALIBI_OPTION_INT, AT(max_length), 0, 1 << 24, NULL, "0", "N",
-      "learned: positions it has; 0: the training length" },
+      "learned: number of positions; 0: the training length" },
     { "rotary-base", ALIBI_OPTION_REAL, AT(rotary_base), 1, 1e12, NULL, "10000", "X",
       "rotary: base of the angles" },
     { "rotary-layout", ALIBI_OPTION_CHOICE, AT(rotary_layout), 0, 0, "halves|pairs", "halves",
@@ -60,9 +60,9 @@ static const struct alibi_option options[] = {
     { "t5-buckets", ALIBI_OPTION_INT, AT(t5_buckets), 2, 4096, NULL, "32", "N",
       "t5: distance buckets" },
     { "t5-max-distance", ALIBI_OPTION_INT, AT(t5_max_distance), 2, 1 << 20, NULL, "128", "N",
-      "t5: distance at which the last bucket begins, about" },
+      "t5: approximate distance at which the last bucket begins" },
     { "adaptive-cutoffs", ALIBI_OPTION_INTS, AT(adaptive_cutoffs), 1, 1 << 28, NULL, NULL, "LIST",
-      "ids at which clusters of rarer, narrower embeddings begin; none: all alike" },
+      "ids at which clusters of rarer, narrower embeddings begin; none: no clusters" },
     { "adaptive-factor", ALIBI_OPTION_INT, AT(adaptive_factor), 1, 1 << 20, NULL, "4", "N",
       "how much narrower each cluster is than the one before" },
 };

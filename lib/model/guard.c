@@ -1,4 +1,4 @@
-/* guard.c - numbers that are not finite are found, and named by their tensor
+/* guard.c - finds numbers that are not finite, and names their tensor
  *
  * A sum of squares in double is finite exactly if every fp32 element is. So one number tells, and
  * the tensors are searched one by one only if it is not finite. */

@@ -1,8 +1,8 @@
 /* head.c - the output layer: logits = x head^T, softmax cross-entropy
  *
- * It works on some rows at a time, so that the logits of a long input or a large vocabulary never
- * exist at once. In training the gradient of these rows is sent back before the next rows begin:
- * their logits are overwritten by their gradient.
+ * It works on a few rows at a time, so that the logits of a long input or a large vocabulary never
+ * exist all at once. In training the gradient of these rows is propagated back before the next rows
+ * begin: their logits are overwritten by their gradient.
  *
  * Without training, rows that have no target need no logits: a probe asks for the loss of some
  * tokens at the end of its windows. If such rows are at least half of a pass, the others are listed

@@ -3,9 +3,9 @@
  *   step s <= until * steps    rotary
  *   step s >  until * steps    none
  *
- * Gelberg et al. 2025 (DroPE, arXiv 2512.12167): positions make training fast, and are what fails
- * past the training length. The model that remains has none, and needs only the last part of its
- * steps to do without them. */
+ * Gelberg et al. 2025 (DroPE, arXiv 2512.12167): positions make training fast, but fail past the
+ * training length. The final model has none, and needs only the last part of its steps to learn to
+ * do without them. */
 #include "position/position.h"
 
 const struct position_preset position_drope = {

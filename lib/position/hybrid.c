@@ -3,7 +3,7 @@
  *   3 layers   rotary, a query sees the last 64 keys
  *   1 layer    none, it sees all keys, and   q_i <- s_h ln(n_i) q_i,   n_i the keys that it sees
  *
- * Local layers do the near work, which does not change with the length. The global layer is the
+ * Local layers handle near text, which does not change with the length. The global layer is the
  * only one that meets more keys than in training. It has no positions that could be new to it, and
  * one key keeps its weight among n others if its score leads by more than ln n: the factor, with a
  * learned s_h per head that starts at 1 / ln(training length), makes the lead grow with ln n.

@@ -6,7 +6,8 @@
  * Chi, Fan, Ramadge, Rudnicky (NeurIPS 2022), section 4: kernels that are conditionally positive
  * definite, the same numbers in every layer. The authors clamp the numbers after each step. Here
  * the weights are their logarithms, and for the exponent of `power` the logit of p_h / 2, so no
- * step can leave the range. They start as the authors' do: p_h uniform up to 2, a_h up to 1. */
+ * step can leave the range. They are initialised as the authors' are: p_h uniform up to 2, a_h up
+ * to 1. */
 #include <math.h>
 
 #include "position/position.h"

@@ -1,7 +1,7 @@
-/* numbers.c - texts that are ids already, as decimal numbers with white space between them
+/* numbers.c - texts that consist of ids, as decimal numbers separated by white space
  *
- * The tokenizer of a model that came without one that can be read: with ids from another program
- * the model can still be tested. Documents have no end. The file:
+ * This is the tokenizer of a model without a readable one: with ids from another program the model
+ * can still be tested. Documents have no end. The file:
  *
  *   {"type": "ids", "vocab": 50257} */
 #include <string.h>

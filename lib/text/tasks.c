@@ -1,4 +1,4 @@
-/* tasks.c - windows whose answers only far context tells
+/* tasks.c - windows whose answers only far context determines
  *
  * All tasks but the last hide something in a haystack and ask for it at the end. |answers|:
  *
@@ -11,16 +11,16 @@
  *
  * The haystack is text (...), for passkey-filler five sentences again and again, or noise (~~~),
  * symbols that have no other use. Marks and symbols are the last ids of the vocabulary: the rarest
- * words or merges, or bytes that text has not. How much is hidden follows the training length, not
- * the length of the window, so that a longer window is the same task at a larger distance; only
- * needles-growing hides more.
+ * words or merges, or bytes that do not occur in text. The amount hidden depends on the training
+ * length, not on the length of the window, so that a longer window is the same task at a larger
+ * distance; only needles-growing hides more.
  *
  * The chain has k states, and every window has another transition matrix, whose rows are drawn from
  * a symmetric Dirichlet distribution. Given the tokens so far, with c_ij transitions from i to j,
  *
  *   p(j | i) = (c_ij + a) / (c_i + k a)
  *
- * is the best prediction there is. Drawing each token from it gives the same distribution of
+ * is the best possible prediction. Drawing each token from it gives the same distribution of
  * windows as drawing the matrix first (Polya's urn), so the matrix is never needed. */
 #include <math.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
-/* tokenize.c - text of any size to token shards in a folder, or to a callback as they come
+/* tokenize.c - text of any size to token shards in a folder, or to a callback as they are produced
  *
  *   source -> encoding (ids, block by block) -> shards -> index.json
  *                                               each followed by progress.json
  *
  * Invariant: from the first shard on, progress.json names finished shards that are on the disk and
- * a place in the text from which the remaining tokens follow. Everything else that a stopped call
- * leaves is removed by the next one. */
+ * a place in the text from which the remaining tokens follow. The next call removes everything else
+ * that a stopped call leaves behind. */
 #include <math.h>
 #include <string.h>
 

@@ -10,7 +10,7 @@ static const struct alibi_option options[] = {
     { "type", ALIBI_OPTION_CHOICE, AT(type), 0, 0, "bpe|words", "bpe", "NAME",
       "parts of words, or words between white space" },
     { "vocab", ALIBI_OPTION_INT, AT(vocab), 0, 1 << 24, NULL, "0", "N",
-      "ids at most; 0: 32000 for bpe, all for words" },
+      "largest number of ids; 0: 32000 for bpe, all for words" },
     { "min-count", ALIBI_OPTION_INT, AT(min_count), 0, 1e15, NULL, "0", "N",
       "rarer pairs (words) do not become tokens; 0: 2 for bpe, 1 for words" },
     { "pattern", ALIBI_OPTION_TEXT, AT(pattern), 0, 0, NULL, NULL, "NAME",

@@ -1,7 +1,7 @@
-/* events.c - what TensorBoard shows of a training
+/* events.c - event files of a training for TensorBoard
  *
- * Event files are for people: a disk that fails them ends them with a warning, and the training
- * continues. Nothing of the training depends on them; a sample has random numbers of its own. */
+ * Event files are for people: if the disk fails, they end with a warning, and the training
+ * continues. The training does not depend on them; a sample has its own random numbers. */
 #include <string.h>
 
 #include "eval/eval.h"

@@ -1,7 +1,7 @@
-/* forecast.c - how long the work will take, said once, after its first steps
+/* forecast.c - the expected time of the work, printed once, after its first steps
  *
- * Time is counted in tokens, and a token is worth the time that it took in the steps so far. A
- * validation has no backward pass: its tokens cost a third. A test has longer inputs too: half. */
+ * Time is counted in tokens, at the time per token of the steps so far. A validation has no
+ * backward pass: its tokens cost a third. A test has longer inputs too: half. */
 #include "train/train.h"
 
 /* "34 s", "12 minutes", "2.5 hours" */

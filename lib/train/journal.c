@@ -1,7 +1,7 @@
 /* journal.c - log.jsonl and timing.json
  *
- * The log is synced before each checkpoint, so it never ends before the checkpoint that a run
- * resumes from. Lines beyond that are cut off; the steps that are repeated write them again. */
+ * The log is synced before each checkpoint, so it is never behind the checkpoint that a run resumes
+ * from. Lines beyond that are cut off; the steps that are repeated write them again. */
 #include <math.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
-/* plan.c - the device memory that training needs, found before anything is allocated
+/* plan.c - the device memory that training needs, computed before anything is allocated
  *
  *   weights + gradients + moments + activations + buffers that all layers reuse + tables
  *   + the device's own workspace + the buffers of validation
  *
- * The sizes are those that the model, the optimizer and the passes ask the device for: they are
+ * The sizes are those that the model, the optimizer and the passes request from the device,
  * computed by the same functions. The largest batch and the longest input that fit are found by
  * bisection. */
 #include "train/train.h"

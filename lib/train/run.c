@@ -4,7 +4,7 @@
  *                         -> finite? -> clip -> optimizer -> log
  *                         -> validation, checkpoint, if it is time
  *
- * A step depends on the weights, the optimizer's state and the number s only: data order and
+ * A step depends only on the weights, the optimizer's state and the number s: data order and
  * dropout are keyed by it. So a checkpoint holds these three, and a resumed run takes the same
  * steps as one that was never stopped. With --autotune wide they also depend on the algorithms of
  * matrix products that step 1 has chosen, which the checkpoint holds too.

@@ -60,7 +60,7 @@ check "nothing is left of the messages" test -z "$(ls -d fake-nccl-* 2> /dev/nul
 
 # ---- where NCCL cannot be used: by MPI with a note, or an error if it was demanded
 
-note="numbers pass through the host's memory"
+note="data passes through the host's memory"
 check "two ranks on one GPU" env ALIBI_FAKE_GPU=a mpirun -n 2 --oversubscribe bin/alibi train \
     --device cuda --precision fp32 "${small[@]}" --deterministic-sum --out shared
 cp stderr words

@@ -186,11 +186,11 @@ check "a model with options of rotary" \
     "$ALIBI" train "${small[@]}" --position rotary:share=0.5:spread --out options
 while read -r position wanted; do
     check "as $position" "$ALIBI" eval options "${held[@]}" --as-position "$position"
-    found=$(sed -n "s/.*leaves out '\(.*\)', with which 'options' was trained.*/\1/p" stderr)
+    found=$(sed -n "s/.*lacks '\(.*\)', with which 'options' was trained.*/\1/p" stderr)
     if [ "$found" = "$wanted" ]; then
-        pass "$position leaves out '$wanted'"
+        pass "$position lacks '$wanted'"
     else
-        fail "$position" "leaves out '$found', not '$wanted'"
+        fail "$position" "lacks '$found', not '$wanted'"
     fi
 done << 'END'
 rotary:window=8 :share=0.5:spread

@@ -246,7 +246,7 @@ rm -rf elsewhere/texts/text
 check "continued elsewhere" "${run[@]}" --out elsewhere
 same_numbers "gives the same numbers" elsewhere
 mv elsewhere/texts texts
-expect 3 "'elsewhere/texts/text.json' is missing, which says what text 'elsewhere/models/al" \
+expect 3 "'elsewhere/texts/text.json', which describes the text of 'elsewhere/models/al" \
     "$ALIBI" report elsewhere
 mv texts elsewhere
 rm -rf elsewhere/texts/text elsewhere/models/*/step-*

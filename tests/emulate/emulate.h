@@ -8,7 +8,7 @@
  * it waits for others, at a barrier or in an operation of its warp, or ends. So between two
  * barriers threads run one after another, in ascending or in descending order from block to block:
  * a kernel that lacks a barrier reads numbers that are not there yet, and its results are wrong.
- * What else goes wrong here as it would on a GPU, or more loudly:
+ * These errors also show here as on a GPU, or more loudly:
  *
  *   - threads that wait at different barriers: the launch fails, and says so;
  *   - a thread of a chained kernel that does not wait for the kernel before: the launch fails;
@@ -81,7 +81,7 @@ extern dim3 blockDim, gridDim;
 namespace emulate
 {
 
-// What a lane gives to the others of its warp.
+// The values that a lane gives to the others of its warp.
 struct offer {
     uint32_t words[8];
 };
@@ -108,14 +108,14 @@ char *dynamic_shared(); // its first byte
 uint32_t shared_offset(const void *at);
 char *shared_at(uint32_t offset, size_t bytes);
 
-// What a thread starts and waits for later: commit() makes a group of what it has started since the
-// last, and finish() completes its groups but the newest `pending`.
+// Work that a thread starts and waits for later: commit() makes a group of what it has started
+// since the last, and finish() completes all its groups except the newest `pending`.
 enum queue { COPIES, PRODUCTS, STORES_READ, STORES_WRITTEN, QUEUES };
 void start(enum queue queue, std::function<void()> work);
 void commit(enum queue queue);
 void finish(enum queue queue, int pending);
 
-// What no thread waits for by itself: happens when all threads of the block wait.
+// A load that no thread waits for by itself: it happens when all threads of the block wait.
 void start_load(std::function<void()> load);
 
 // Whether products, or loads and stores, of this block are late: they happen when they are waited

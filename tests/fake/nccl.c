@@ -158,7 +158,7 @@ int ncclGetUniqueId(struct id *id)
     return mkdtemp(id->folder) ? 0 : 2;
 }
 
-/* Who has joined has left a file. */
+/* Each rank that has joined has left a file. */
 static bool all_joined(void)
 {
     char path[PATH];

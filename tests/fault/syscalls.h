@@ -48,7 +48,7 @@ struct change {
 /* Called twice per change, with done false and then, if it succeeded, true. */
 static void (*watch)(const struct change *c, bool done);
 
-/* What statvfs reports as free, if not negative. */
+/* The free space that statvfs reports, if not negative. */
 static long long pretended_space = -1;
 
 /* The most bytes that one read or write moves, if not 0. */

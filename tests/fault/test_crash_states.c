@@ -59,7 +59,8 @@ static long count_lost(struct site *p, bool folders_too, bool resuming, long *st
         for (int draw = 0; point % stride() == 0 && draw < STATES_PER_POINT; draw++) {
             cut_power(p->run, point, draw);
             listen_to(&l, 0);
-            lost += find_step(p->run, &l.call) < saved || strstr(l.log, "passing over") != NULL;
+            lost += find_step(p->run, &l.call) < saved ||
+                    strstr(l.log, "skipping the checkpoint") != NULL;
             if (resuming && ++*states % RESUME_EVERY == 0)
                 resume(p);
         }

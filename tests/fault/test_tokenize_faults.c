@@ -269,7 +269,7 @@ static void every_failing_allocation_is_a_clean_error(void **state)
     fail_each_job(*state, "memory", ALIBI_MEMORY, false);
 }
 
-/* What fails while a file that was read is only closed costs nothing. */
+/* A failure while an input file is closed costs nothing. */
 static void every_failing_file_operation_is_a_clean_error(void **state)
 {
     fail_each_job(*state, "file", ALIBI_IO, true);

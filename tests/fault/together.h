@@ -36,7 +36,7 @@ static inline void train_rank(alibi_comm *c, void *user)
     snprintf(t->message[rank], sizeof t->message[rank], "%s", alibi_error());
 }
 
-/* What p->call asks of one process. All ranks end in the same way. */
+/* Trains with several ranks as p->call does with one process. All ranks end in the same way. */
 static inline alibi_status train_together(struct site *p, const char *run, bool resume)
 {
     struct together t = { .site = p, .run = run, .resume = resume };

@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What must hold for every input. */
+/* A condition that must hold for every input. */
 static inline void require(bool holds)
 {
     if (!holds)

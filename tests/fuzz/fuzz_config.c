@@ -1,6 +1,6 @@
 /* fuzz_config.c - any bytes as the config.json of a model of transformers
  *
- * What is read is a configuration that can be resolved again, and written for its family. */
+ * An accepted input is a configuration that can be resolved again, and written for its family. */
 #include "exchange/exchange.h"
 #include "fuzz.h"
 

@@ -1,8 +1,8 @@
 /* fuzz_llamacpp.c - any bytes as the metadata of a GGUF file: configuration and tokenizer
  *
- * What is read is a configuration that can be resolved again, and a tokenizer that encodes a text
- * and decodes it. The tokens of the 256 bytes, which every vocabulary must have, are put before the
- * tokens of the input, so that inputs are short. */
+ * An accepted input is a configuration that can be resolved again, and a tokenizer that encodes a
+ * text and decodes it. The tokens of the 256 bytes, which every vocabulary must have, are put
+ * before the tokens of the input, so that inputs are short. */
 #include "exchange/exchange.h"
 #include "formats/gguf.h"
 #include "fuzz.h"

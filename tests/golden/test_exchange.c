@@ -301,7 +301,7 @@ static void an_embedding_scale_becomes_part_of_the_weights(void **state)
     }
 }
 
-/* What to train for each family. */
+/* The options to train with for each family. */
 static void models_become_those_of_the_family_that_computes_the_same(void **state)
 {
     static const struct {
@@ -450,9 +450,9 @@ static void weights_that_cannot_be_used_are_refused_by_name(void **state)
     static const struct {
         const char *index, *message;
     } cases[] = {
-        { "{\"weight_map\": {\"a\": \"../model.safetensors\"}}", "not the name of a file beside" },
-        { "{\"weight_map\": {\"a\": \"..\"}}", "not the name of a file beside" },
-        { "{\"weight_map\": {\"a\": \"\"}}", "not the name of a file beside" },
+        { "{\"weight_map\": {\"a\": \"../model.safetensors\"}}", "not the name of a file next to" },
+        { "{\"weight_map\": {\"a\": \"..\"}}", "not the name of a file next to" },
+        { "{\"weight_map\": {\"a\": \"\"}}", "not the name of a file next to" },
         { "{\"weight_map\": {\"a\": 1}}", "the file of tensor 'a' is not a text" },
         { "{\"weight_map\": {\"a\": \"gone.safetensors\"}}", "gone.safetensors" },
         { "{\"weight_map\": {}}", "no \"weight_map\" with tensors" },

@@ -362,7 +362,7 @@ static void tokens_with_scores_that_no_merges_have_are_refused(void **state)
     }
 }
 
-/* Of two ways to make a token the one with the longer left part is first. */
+/* If a token can be made in two ways, the one with the longer left part is first. */
 static void merges_are_the_cuts_of_tokens_by_score(void **state)
 {
     struct scored_token tokens[] = {

@@ -169,7 +169,7 @@ static inline struct numbers prepare(const struct op_case *c, int direction)
     return before;
 }
 
-/* What the reference gives in double from the same numbers. */
+/* The reference's results in double from the same numbers. */
 static inline struct numbers solve_exactly(const struct op_case *c, int direction,
                                            const struct numbers *before)
 {

@@ -137,7 +137,7 @@ static void a_norm_has_the_same_bits_with_its_residual_without_and_from_the_back
 /* ---- NaN */
 
 /* A NaN in the first number of x or of the logits must show in some result: a comparison that is
- * false for NaN would lose it. Of backward passes only that of activations compares. */
+ * false for NaN would lose it. The only backward pass with a comparison is that of activations. */
 static void check_nan(const struct backend *b, const struct op_case *c, int direction)
 {
     struct numbers before = prepare(c, direction), after;

@@ -32,8 +32,8 @@ static void merges_go_by_rank_then_from_the_left(void **state)
     }
 }
 
-/* What merging is by its definition, for comparison: look at all pairs, do the
- * first of least rank, start over. */
+/* Merging by its definition, for comparison: look at all pairs, do the first of least rank, start
+ * over. */
 static int merge_plainly(const struct bpe_file *f, int32_t *ids, int count)
 {
     for (;;) {

@@ -201,7 +201,7 @@ static void an_overflow_counts_as_every_seed_says(void **unused)
     assert_int_equal(change_between(s.to_a, s.to_b, 2, 0).outcome, CHANGE_UNKNOWN);
 }
 
-/* 10% below token frequencies. Of 8 parts an error counts 2.36 times, not twice. */
+/* 10% below token frequencies. With 8 parts an error counts 2.36 times, not twice. */
 static void learning_is_known_by_the_same_rule(void **unused)
 {
     static struct study s;

@@ -138,8 +138,7 @@ static void truncated_checkpoint_is_named_and_the_previous_one_resumes(void **st
             listen_to(&p->listener, 0);
             assert_ok(train_at(p, p->run, true));
             assert_int_equal(p->listener.steps, 2);
-            assert_non_null(
-                strstr(p->listener.log, "warning: passing over the checkpoint of step 4"));
+            assert_non_null(strstr(p->listener.log, "warning: skipping the checkpoint of step 4"));
             assert_non_null(strstr(p->listener.log, part_names[part]));
             assert_non_null(strstr(p->listener.log, "resuming from '"));
             assert_same_run(p->whole, p->run, 4);

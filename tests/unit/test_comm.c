@@ -68,7 +68,7 @@ static int wait_for_self(void)
     return ALIBI_OK;
 }
 
-/* Of `count` numbers those from `first` on are reduced. */
+/* Reduces the numbers from `first` on, of `count`. */
 static void reduce(enum dtype wire, int64_t count, int64_t first)
 {
     alibi_comm c = { .wire = { .size = 1, .exchange = begin_to_self, .wait = wait_for_self } };

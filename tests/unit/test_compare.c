@@ -105,7 +105,7 @@ static void a_finished_comparison_is_read_back_and_not_run_again(void **state)
     remove_temporary_folder(dir);
 }
 
-/* What is there is used again, and adding seeds changes nothing of it. */
+/* Existing runs are reused, and adding seeds does not change them. */
 static void seeds_are_trained_and_can_be_added_later(void **state)
 {
     struct setting s = tiny();
@@ -232,8 +232,8 @@ static void the_sliding_values_are_those_of_eval_with_half_the_length_as_stride(
     remove_temporary_folder(dir);
 }
 
-/* What a run of alibi alone measured. Its result is gone by then: while a result is held, it counts
- * as memory of the next training. */
+/* The measurements of a run of alibi alone. Its result is freed by then: while a result is held, it
+ * counts as memory of the next training. */
 struct measured {
     size_t peak_bytes;
     int sliding_lengths;

@@ -89,7 +89,7 @@ static float *flat_of(const struct model *m, void *buffer)
 
 /* ---- losses and gradients */
 
-/* What one pass over the same tokens gives. */
+/* The results of one pass over the same tokens. */
 struct pass {
     float nll[B * L];
     double loss;

@@ -244,8 +244,8 @@ static void a_claim_with_a_factor_says_what_it_is(void **state)
     free_sample(s);
 }
 
-/* Of what is not there yet neither a box nor a row; of a model with the weights of another no row
- * of what its training cost. */
+/* A missing model has neither a box nor a row; a model with the weights of another has no row for
+ * the cost of its training. */
 static void an_unfinished_page_shows_only_models_with_results(void **state)
 {
     struct sample *s = new_sample();

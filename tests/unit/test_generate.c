@@ -152,7 +152,7 @@ static void scores_that_are_not_finite_are_refused(void **state)
 
 /* ---- pieces */
 
-/* What was handed over; every piece must be whole characters. */
+/* The emitted text; every piece must be whole characters. */
 struct collected {
     char text[TEXT_MAX];
     size_t length;

@@ -586,7 +586,7 @@ static void bf16_gives_the_losses_and_gradients_of_fp32_to_its_precision(void **
     }
 }
 
-/* What passes read is the copy for products and the master for norms and positions. */
+/* Passes read the copy for products and the master weights for norms and positions. */
 static void copies_follow_the_masters_once_they_are_refreshed(void **state)
 {
     struct model *m = new_model(tiny("learned"), &reference, DTYPE_BF16);

@@ -354,7 +354,7 @@ static void rotary_rows_are_cosines_then_sines_of_one_head(void **state)
     assert_row(&position_rotary, &c, 70000, expected, 4);
 }
 
-/* Of two pairs, only the faster is rotated. */
+/* With two pairs, only the faster is rotated. */
 static void a_share_of_rotary_is_its_fastest_pairs(void **state)
 {
     const double expected[] = { cos(70000.0), 1, sin(70000.0), 0 };
@@ -399,7 +399,7 @@ static void scaled_slopes_are_divided_by_the_root_of_the_head_width(void **state
                      1e-9);
 }
 
-/* What each way of stretching is meant to keep and to change; D is 16, so pair 7 is the slowest. */
+/* Each way of stretching keeps and changes what it should; D is 16, so pair 7 is the slowest. */
 static void stretched_angles_keep_what_they_promise(void **state)
 {
     enum { AT = 40, HALF = 8 };

@@ -255,7 +255,7 @@ static void a_stream_cut_to_the_last_keys_equals_one_pass_cut_so_and_forgets_the
     alibi_corpus_free(c);
 }
 
-/* Of a stream with the cache of a pattern, which has two layers. */
+/* The peak of a stream with the cache of a pattern, which has two layers. */
 static size_t stream_peak(const alibi_corpus *c, const char *position, int64_t tokens)
 {
     struct model *m = new_model(position, 4);

@@ -186,8 +186,8 @@ static void training_has_the_same_bits_with_and_without_events(void **state)
     alibi_corpus_free(corpus);
 }
 
-/* Each file operation of a training fails once. Those of event files cost a warning and nothing
- * else; whatever else fails ends the training as it does without events. */
+/* Each file operation of a training fails once. A failure in an event file costs only a warning;
+ * any other failure ends the training as it does without events. */
 static void a_fault_costs_the_events_or_ends_the_training(void **state)
 {
     const struct alibi_config config = tiny_config();

@@ -70,7 +70,7 @@ static void a_run_that_validates_resumes_to_the_same_bytes(void **state)
     }
 }
 
-/* Of induction only the answers are targets, and the loss of a step is their mean. */
+/* In induction only the answers are targets, and the loss of a step is their mean. */
 static void a_run_on_tasks_resumes_to_the_same_bytes(void **state)
 {
     struct site *p = *state;

@@ -1,7 +1,7 @@
 /* mpi.c - libalibi_mpi.so: the functions of wire.h by MPI
  *
- * A module of its own, because the handles of an MPI are its own symbols and types: it is compiled
- * where mpi.h is, and loaded in processes that mpirun or srun has started. */
+ * This is a separate module, because the handles of each MPI are its own symbols and types. It is
+ * compiled if mpi.h is installed, and loaded in processes that mpirun or srun has started. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

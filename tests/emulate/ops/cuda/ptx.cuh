@@ -15,7 +15,7 @@ cudaError_t start_kernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, s
         grid, block, shared, [](void *of) { (*(decltype(call) *)of)(); }, &call);
 }
 
-// Kernels never overlap here. One that does not wait is wrong all the same.
+// Kernels never overlap here, but a kernel that does not wait is still wrong.
 template <class... Parameters, class... Arguments>
 cudaError_t start_in_chain(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared,
                            cudaStream_t stream, bool, Arguments... arguments)
@@ -66,8 +66,8 @@ inline float half_of(uint32_t pair, int i)
     return bf16_to_float((uint16_t)(pair >> 16 * i));
 }
 
-// Lane 4 g + t computes rows g and g + 8, columns 2 t and 2 t + 1. Of row r, a[2 (k / 8) + r / 8]
-// of lane 4 (r % 8) + k / 2 % 4 has column k of A; of column c, b[k / 8] of lane 4 c + k / 2 % 4
+// Lane 4 g + t computes rows g and g + 8, columns 2 t and 2 t + 1. For row r, a[2 (k / 8) + r / 8]
+// of lane 4 (r % 8) + k / 2 % 4 has column k of A; for column c, b[k / 8] of lane 4 c + k / 2 % 4
 // has row k of B.
 inline void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
