@@ -70,10 +70,10 @@ static alibi_status export_foreign(const struct job *job, const char *from)
     printf("%s parameters as a model of family '%s' in '%s'\n",
            cli_short_count(count, (double)result.parameters), result.family, job->out);
     if (result.embedding_scale != 1)
-        printf("its embedding is multiplied by %g there, and what follows corrects for it\n",
+        printf("its embedding is multiplied by %g there, and later weights correct for it\n",
                result.embedding_scale);
     if (!result.tokenizer)
-        printf("without a tokenizer: the form of this one is not known there\n");
+        printf("without a tokenizer: the other program does not support this kind\n");
     return ALIBI_OK;
 }
 

@@ -73,10 +73,10 @@ static void print_table(const struct job *job, const struct alibi_fit_result *r)
         putchar('\n');
     }
     printf(
-        "\n* chosen: the least, if it gains 0.005 and two standard errors over 0; gain on the same "
-        "tokens; ± one standard error\n");
+        "\n* chosen: the lowest loss, if it gains 0.005 and two standard errors over 0; gain on the "
+        "same tokens; ± one standard error\n");
     if (r->best > 0)
-        printf("position '%s' is in '%s'; --as-position trained is without it\n",
+        printf("position '%s' is in '%s'; --as-position trained ignores it\n",
                alibi_model_view_config(job->subject.model)->position,
                job->out ? job->out : job->subject.path);
     else if (job->out)
@@ -90,7 +90,7 @@ static void print_table(const struct job *job, const struct alibi_fit_result *r)
 static alibi_status store(const struct job *job, const struct alibi_fit_result *r)
 {
     if (r->at_edge)
-        cli_note("the best temperature is the largest that is tried; the loss still falls there");
+        cli_note("the best temperature is the largest one tried; the loss still falls there");
     if (job->out)
         return alibi_model_save(job->subject.model, job->out, ALIBI_FP32, cli_call());
     if (r->best == 0 && job->subject.position)

@@ -88,12 +88,12 @@ static void print_columns(const struct alibi_targets_result *r)
 {
     const char *const columns[][2] = {
         { "gain", "nll with L tokens of context - nll with these" },
-        { "swapped", "the gain that is left if text beyond L is that of another document" },
-        { "content", "gain - swapped: the use of what the far text says" },
+        { "swapped", "the gain that remains if text beyond L is from another document" },
+        { "content", "gain - swapped: the use of the far text's content" },
         { "window", r->request.sinks > 0
-                        ? "the gain that is left if attention is cut to the last L keys and the "
+                        ? "the gain that remains if attention is cut to the last L keys and the "
                           "first, of --sinks"
-                        : "the gain that is left if attention is cut to the last L keys" },
+                        : "the gain that remains if attention is cut to the last L keys" },
         { "error", "one standard error of the number before it" },
     };
 
@@ -194,7 +194,7 @@ static void print_targets(const struct job *job, const struct alibi_targets_resu
     print_columns(r);
     print_reach(r, has_learned(job, r));
     if (!r->units_are_documents)
-        printf("Errors take the blocks of few documents as independent, so they are too small.\n");
+        printf("Errors treat the blocks of few documents as independent, so they are too small.\n");
 }
 
 static void json_estimate(const char *key, struct alibi_estimate e)

@@ -107,9 +107,9 @@ static alibi_status list_experiments(void)
     putchar('\n');
     cli_print_wrapped(
         stdout,
-        "'alibi reproduce NAME TEXT' runs one, as it is on a GPU, its tier cpu on the "
-        "CPU; '--plan' says what that takes, '--plan --time' also how long. Without a "
-        "TEXT it reads the built-in one, which shows that it runs, not what it says.",
+        "'alibi reproduce NAME TEXT' runs one: in full on a GPU, its tier cpu on the CPU. '--plan' "
+        "prints the cost, '--plan --time' also the time. Without a TEXT it reads the built-in "
+        "text, which only shows that it runs.",
         0, 0);
     return ALIBI_OK;
 }
@@ -205,11 +205,11 @@ static alibi_status print_plan(alibi_experiment *e, alibi_device *device, const 
         cli_short_time(time, plan.seconds);
     print_row("all", plan.trainings, "", cli_short_count(tokens, plan.train_tokens), "", time);
     if (plan.speed_seconds > 0)
-        printf("\nthe time of all includes %s to measure speed\n",
+        printf("\nthe total time includes %s to measure speed\n",
                cli_short_time(time, plan.speed_seconds));
     if (timed && !all_timed)
-        printf("\nthe time of all is without the models that do not fit\n");
-    printf("\ntokens: that one training still needs, and all; the tests read %s%s more%s%s\n",
+        printf("\nthe total time excludes the models that do not fit\n");
+    printf("\ntokens: needed by one training, and by all; the tests read %s%s more%s%s\n",
            plan.test_estimated ? "about " : "", cli_short_count(tokens, plan.test_tokens),
            plan.test_estimated ? ", an estimate from the sizes of texts" : "",
            plan.test_unknown ? ", not counting whole texts whose sizes are not known" : "");

@@ -139,7 +139,7 @@ static alibi_status run(const struct cli_line *line, void *user)
         if (strchr(path, ' ') && access(path, F_OK) != 0)
             return cli_fail(
                 ALIBI_BAD_INPUT,
-                "there is no file '%s'; if it is the text to score, give it with --text", path);
+                "there is no file '%s'; if this is the text to score, give it with --text", path);
         status = cli_read_text(&input, &bytes, path, "the text");
         if (status == ALIBI_OK)
             status = alibi_text_check(input, bytes, strcmp(path, "-") ? path : "standard input");

@@ -230,7 +230,7 @@ static alibi_status run(const char *name, int argc, char **argv, const char **co
     if (!command->divides && command->run != cmd_help && cli_ranks() > 1)
         return cli_agree(cli_fail(ALIBI_USAGE,
                                   "%d processes were started, and this command does not divide its "
-                                  "work; start one of it",
+                                  "work; start one process",
                                   cli_ranks()));
     return finish_output(command->run(argc, argv));
 }

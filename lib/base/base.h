@@ -1,6 +1,7 @@
-/* base.h - what every room uses: errors, sizes, memory, text, files, threads, random numbers, calls
+/* base.h - the foundation of every room: errors, sizes, memory, text, files, threads, random
+ * numbers, calls
  *
- * The rest of the library reaches the operating system through this room only, so that every
+ * The rest of the library reaches the operating system only through this room, so that every
  * failure can be injected. */
 #ifndef BASE_H
 #define BASE_H

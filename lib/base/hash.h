@@ -10,8 +10,8 @@
  *       slot = hash_next(&table, slot);
  *   ... item *slot - 1, or if *slot is 0, the place for it: *slot = 1 + its index
  *
- * Input that is written for it can make all items collide; then a search takes time in proportion
- * to their number. */
+ * Adversarial input can make all items collide; then a search takes time in proportion to their
+ * number. */
 #ifndef HASH_H
 #define HASH_H
 

@@ -1,4 +1,4 @@
-/* bench.h - what a training step costs, beside what its matrix products alone would cost */
+/* bench.h - the cost of a training step, compared with that of its matrix products alone */
 #ifndef BENCH_H
 #define BENCH_H
 

@@ -1,4 +1,4 @@
-/* parts.h - what the files of this room share: the parts of a checkpoint and their manifest, the
+/* parts.h - shared by the files of this room: the parts of a checkpoint and their manifest, the
  * tensors in them, step folders, state.json, products.json */
 #ifndef CHECKPOINT_PARTS_H
 #define CHECKPOINT_PARTS_H

@@ -1,4 +1,4 @@
-/* ranks.h - what the files of this room know of a connection */
+/* ranks.h - a connection, as the files of this room see it */
 #ifndef RANKS_H
 #define RANKS_H
 

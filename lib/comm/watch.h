@@ -1,10 +1,11 @@
-/* watch.h - signs of life: which rank no longer answers
+/* watch.h - heartbeats: which rank no longer answers
  *
- * MPI does not say that a machine or its network has failed: other ranks wait for it for minutes,
- * or without end. So a thread of each rank sends a datagram to rank 0 a few times a second, and
- * rank 0 answers, whatever else the processes do meanwhile. A rank from which nothing comes for
- * the limit is silent. Rank 0 finds it, and should end; only if that does not end the others too,
- * they find rank 0 silent after the limit, and then know from it who was silent first.
+ * MPI does not report that a machine or its network has failed: other ranks wait for it for
+ * minutes, or forever. So a thread of each rank sends a datagram to rank 0 a few times a second,
+ * and rank 0 answers, whatever else the processes do meanwhile. A rank from which nothing arrives
+ * within the limit is silent. Rank 0 detects it and should end. Only if that does not end the
+ * others too, they find rank 0 silent after the limit, and know from it which rank was silent
+ * first.
  *
  * The datagrams go by UDP over IPv4. If a firewall drops them, the ranks never hear of each other;
  * a rank that was never heard is not judged. */

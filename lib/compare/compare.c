@@ -349,7 +349,8 @@ static alibi_status run_models(alibi_device *device, const struct request *r,
     if (failed.count == 0)
         return ALIBI_OK;
     return comm_agree(comm, fail(ALIBI_NUMERIC,
-                                 "%s; %d of %d models have no result, those of the others stay",
+                                 "%s; %d of %d models have no result; the results of the others "
+                                 "remain",
                                  failed.message, failed.count, models));
 }
 

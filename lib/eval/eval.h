@@ -1,4 +1,4 @@
-/* eval.h - how well a model predicts a text, and what it would write itself
+/* eval.h - how well a model predicts a text, and the text that it generates
  *
  *   evaluate: windows (which tokens are read and scored) -> the model -> score (sums, spread, bins)
  *   probe:    targets (blocks deep inside documents) -> growing contexts -> estimates

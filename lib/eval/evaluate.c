@@ -397,12 +397,12 @@ static alibi_status check_request(const struct model *m, const struct alibi_eval
     TRY_RETURN(check_options(e, call_skip(call)));
     if (e->protocol == ALIBI_STREAM && ranks > 1)
         return fail(ALIBI_USAGE,
-                    "protocol stream: each part of the text is read after all before it, so %d "
-                    "ranks cannot divide it; start one process",
+                    "protocol stream: each part of the text needs all earlier parts, so %d ranks "
+                    "cannot divide it; start one process",
                     ranks);
     if (shares_windows(e, call) && e->verify)
         return fail(ALIBI_USAGE,
-                    "verifying what was skipped takes all keys at one rank, and windows are "
+                    "verifying the skipped weight needs all keys on one rank, and windows are "
                     "divided; verify with whole windows, or with one process");
     return e->protocol == ALIBI_STREAM ? stream_check(m) : model_check_length(m, e->length);
 }

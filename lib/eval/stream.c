@@ -24,8 +24,9 @@ alibi_status stream_check(const struct model *m)
     if (method->acts_on == POSITION_EMBEDDING)
         return fail(
             ALIBI_BAD_INPUT,
-            "protocol stream: position method '%s' marks tokens by their position in the text, "
-            "and has no positions past its training length; use a method that sees distances only",
+            "protocol stream: position method '%s' marks tokens by their position in the text, and "
+            "has no positions past its training length; use a method that depends only on "
+            "distances",
             method->name);
     return ALIBI_OK;
 }

@@ -18,8 +18,8 @@ const char *alibi_reach_name(int reach, const char **rule)
         [ALIBI_BREAKS] = { "breaks", "the loss with the longest context is above that with L by "
                                      "0.01 nats or more, shown at 95%" },
         [ALIBI_HOLDS] = { "holds", "neither" },
-        [ALIBI_USES] = { "uses", "the gain of the longest context over L, what is lost of it when "
-                                 "text beyond L is swapped for other text, and what is lost when "
+        [ALIBI_USES] = { "uses", "the gain of the longest context over L, the part of it lost when "
+                                 "text beyond L is swapped for other text, and the part lost when "
                                  "attention is cut to the last L keys are each 0.005 nats or more, "
                                  "shown at 95%" },
     };

@@ -3,10 +3,10 @@
  *   import   their files ── tensor_source ── tensors_as_ours ── checkpoint_write_weights
  *   export   a checkpoint ── tensor_source ── tensors_as_theirs ── their files
  *
- * A family is a kind of model of another program, as one table for both directions: what the keys
- * of its configuration mean in ours, and which rows of which of our parameters each of its tensors
- * holds. Features of a family that our model lacks are refused by name. Tensors pass from file to
- * file some rows at a time, so memory is bounded by one tensor, whatever the model. */
+ * A family is a kind of model of another program, as one table for both directions: the meaning of
+ * its configuration keys in ours, and the rows of our parameters that each of its tensors holds.
+ * Features of a family that our model lacks are refused by name. Tensors are copied from file to
+ * file a few rows at a time, so memory is bounded by one tensor, whatever the model. */
 #ifndef EXCHANGE_H
 #define EXCHANGE_H
 

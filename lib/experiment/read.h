@@ -1,4 +1,4 @@
-/* read.h - what the files share that read an experiment's file, see read.c */
+/* read.h - shared by the files that read an experiment's file, see read.c */
 #ifndef EXPERIMENT_READ_H
 #define EXPERIMENT_READ_H
 

@@ -1,4 +1,4 @@
-/* walk.h - what the files of this room share: the buffers of a pass and its parts */
+/* walk.h - shared by the files of this room: the buffers of a pass and its parts */
 #ifndef WALK_H
 #define WALK_H
 

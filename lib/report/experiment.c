@@ -191,11 +191,11 @@ static void append_targets_legend(struct text *out, const struct report_targets 
         snprintf(near, sizeof near, "L = %lld", (long long)t->near);
     text_append(out, "%s; in nats per token:\n", near);
     append_wrapped(out,
-                   "gain: nll with L tokens of context - nll with these; swapped: the gain that is "
-                   "left if text beyond L is that of another document; window: the gain that is "
-                   "left if attention is cut to the last L keys; gain of repeats: that of targets "
-                   "whose n-gram is in the text beyond L, and not nearer; ±: one standard error, "
-                   "of the text and of the seeds.",
+                   "gain: nll with L tokens of context - nll with these; swapped: the gain that "
+                   "remains if text beyond L is from another document; window: the gain that "
+                   "remains if attention is cut to the last L keys; gain of repeats: that of "
+                   "targets whose n-gram is in the text beyond L, and not nearer; ±: one standard "
+                   "error, of the text and of the seeds.",
                    columns, 0);
     text_append(out, "\n");
 }
@@ -239,7 +239,7 @@ static alibi_status append_targets(struct text *out, const struct report_experim
     text_append(out, "\n");
     append_targets_legend(out, t, columns);
     if (t->few)
-        text_append(out, "Errors take the blocks of few documents as independent, so they are too "
+        text_append(out, "Errors treat the blocks of few documents as independent, so they are too "
                          "small.\n\n");
     return ALIBI_OK;
 }

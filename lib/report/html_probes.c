@@ -74,7 +74,7 @@ alibi_status html_targets(struct text *out, const struct view *v, const struct r
         show_count((double)t->blocks * (double)t->block).text, (long long)t->blocks,
         (long long)t->block, (long long)t->documents, t->documents == 1 ? "" : "s", within,
         isnan(t->ceiling_gain) ? "" : " Dashed grey: trained at the longest context.",
-        t->few ? " Errors take the blocks of few documents as independent, and are too small."
+        t->few ? " Errors treat the blocks of few documents as independent, so they are too small."
                : "");
     text_append(out, "<div class=\"pair\">\n");
     for (int kind = ALIBI_ALL_TARGETS; kind <= ALIBI_REPEATS; kind++) {
@@ -90,9 +90,8 @@ alibi_status html_targets(struct text *out, const struct view *v, const struct r
         TRY_RETURN(curves_of_uses(&curves, v, t, content));
         snprintf(id, sizeof id, "fig-uses-%d-%d", index, content);
         html_figure(out, v, curves, id, 220,
-                    content ? "What is lost when text beyond L is swapped for that of another "
-                              "document."
-                            : "What is lost when attention is cut to the last L keys.");
+                    content ? "The loss from swapping text beyond L for that of another document."
+                            : "The loss from cutting attention to the last L keys.");
     }
     text_append(out, "</div>\n");
     append_targets_table(out, v, t);

@@ -189,14 +189,15 @@ void html_cost_table(struct text *out, const struct view *v)
 {
     text_append(out,
                 "<div class=\"scroll\" role=\"region\" aria-label=\"Cost of training\" "
-                "tabindex=\"0\">\n<table class=\"data narrow\">\n"
+                "tabindex=\"0\">\n"
+                "<table class=\"data narrow\">\n"
                 "<caption><div><b>Cost of training.</b> <span>The peak of memory includes "
-                "evaluation. Speed is not shown: whatever else the machine did counts in it. "
+                "evaluation. Speed is not shown, because other load on the machine affects it. "
                 "Measure it with <code>alibi bench train --methods</code>, where the steps of the "
                 "methods alternate.</span></div></caption>\n"
-                "<thead><tr><th scope=\"col\">method</th>"
-                "<th scope=\"col\">parameters</th>"
-                "<th scope=\"col\">memory<small>peak</small></th></tr></thead>\n<tbody>\n");
+                "<thead><tr><th scope=\"col\">method</th><th scope=\"col\">parameters</th><th "
+                "scope=\"col\">memory<small>peak</small></th></tr></thead>\n"
+                "<tbody>\n");
     for (int m = 0; m < v->methods; m++) {
         struct cost c = view_cost(v, m);
 

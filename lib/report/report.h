@@ -1,4 +1,4 @@
-/* report.h - the results of a comparison as people and programs read them
+/* report.h - the results of a comparison, for people and programs
  *
  * Each function appends a whole report to `out`. The same results give the same bytes. */
 #ifndef REPORT_H

@@ -1,4 +1,4 @@
-/* streams.c - what a token costs after a context: on the terminal and on the page */
+/* streams.c - the cost of a token by context: on the terminal and on the page */
 #include <math.h>
 
 #include "report/parts.h"
@@ -54,7 +54,7 @@ alibi_status stream_text(struct text *out, const struct report_experiment *x,
             row++;
         }
     t.rows = row;
-    text_append(out, "%s: what a token costs after a context, on %s\n\n", s->name, s->machine);
+    text_append(out, "%s: the cost of a token by context, on %s\n\n", s->name, s->machine);
     table_append(out, &t, 1, 1 + CELLS, colour);
     table_fini(&t);
     text_append(out, "\n");
@@ -65,10 +65,11 @@ static void append_table(struct text *out, const struct view *v, const struct re
 {
     text_append(
         out,
-        "<div class=\"scroll\" role=\"region\" aria-label=\"Cost of a stream\" "
-        "tabindex=\"0\">\n<table class=\"data\">\n<caption><div><b>What a token costs after "
-        "a context.</b> <span>On %s, one sequence; ± is one standard error.</span></div>"
-        "</caption>\n<thead><tr><th scope=\"col\">model</th>",
+        "<div class=\"scroll\" role=\"region\" aria-label=\"Cost of a stream\" tabindex=\"0\">\n"
+        "<table class=\"data\">\n"
+        "<caption><div><b>Cost of a token by context.</b> <span>On %s, one sequence; ± is one "
+        "standard error.</span></div></caption>\n"
+        "<thead><tr><th scope=\"col\">model</th>",
         escape(s->machine).text);
     for (int i = 0; i < CELLS; i++)
         text_append(out, "<th scope=\"col\">%s</th>", heads[i]);
@@ -97,7 +98,7 @@ alibi_status html_stream(struct text *out, const struct view *v, const struct re
 
     if (s->models == 0)
         return ALIBI_OK;
-    html_heading(out, s->name, "what a token costs after a context", s->about);
+    html_heading(out, s->name, "cost of a token by context", s->about);
     if (s->lengths->count > 1)
         text_append(out, "<div class=\"pair\">\n");
     for (int kind = 0; s->lengths->count > 1 && kind < STREAM_KINDS; kind++) {

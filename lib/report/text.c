@@ -250,8 +250,8 @@ alibi_status report_text(struct text *out, const struct alibi_compare_result *r,
     if (stream.lengths > 0) {
         snprintf(
             caption, sizeof caption,
-            "As one stream of %lld tokens, each with all before it as context, beside the same "
-            "tokens in windows of %lld. They are one contiguous passage at the start of the "
+            "As one stream of %lld tokens, each with all earlier tokens as context, next to the "
+            "same tokens in windows of %lld. They are one contiguous passage at the start of the "
             "validation text, so compare within this table only. tiles: the share of attention "
             "that was computed; %s",
             (long long)stream.length[0], (long long)v.train_length, error_words(&stream).text);

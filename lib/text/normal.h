@@ -1,5 +1,5 @@
-/* normal.h - text as it is cut: in normalization form C (normal.c), by Unicode 9 as Hugging Face's
- * library, or with blanks for U+2581, and with a blank before it */
+/* normal.h - text before it is cut: in normalization form C (normal.c), by Unicode 9 as in Hugging
+ * Face's library, or with blanks for U+2581, and with a blank before it */
 #ifndef NORMAL_H
 #define NORMAL_H
 

@@ -1,4 +1,4 @@
-/* tasks.h - windows of synthetic tasks, whose answers only far context tells (tasks.c)
+/* tasks.h - windows of synthetic tasks, whose answers only far context determines (tasks.c)
  *
  * A window is a function of (task, seed, use, number, length), for any tokenizer and any length. It
  * has the same form as a window of text: length + 1 tokens, of which all but the last are inputs

@@ -1,4 +1,4 @@
-"""What calls return: dataclasses that print as tables, and draw themselves in a notebook."""
+"""The results of calls: dataclasses that print as tables, and draw themselves in a notebook."""
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -50,7 +50,7 @@ else
     fail "inspect" "no line 'fitted'"
 fi
 for format in hf gguf; do
-    expect 3 "fitted to it .--as-position trained exports it without.: .*$position" \
+    expect 3 "its fitted temperature .--as-position trained exports it without.: .*$position" \
         "$ALIBI" export run --format $format --out exported --quiet
 done
 check "an export without it" "$ALIBI" export run --format gguf --quiet --as-position trained \

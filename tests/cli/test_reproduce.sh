@@ -157,7 +157,7 @@ has "and one of a score" '^6\. does not hold: ALiBi finds' table
 has "and none past what was learned" '^7\. not shown: And at 64' table
 has "of which it says why" 'the task was not learned' table
 has "and one of a cost" '^8\. holds: Its cache grows' table
-has "what a token costs after a context" '^cost: what a token costs after a context, on ' table
+has "the cost of a token by context" '^cost: the cost of a token by context, on ' table
 has "in time and memory" \
     '^alibi-16 +32 +[0-9.]+K? ±<?[0-9.]+ +[0-9.]+ ±<?[0-9.]+ +[0-9.]+ KiB +[0-9.]+ KiB$' table
 has "beside the verdict" '^alibi-16 .* [0-9.]+ times ' table
@@ -580,7 +580,7 @@ END
 run "$ALIBI" reproduce large.json --out large --quiet --plan --time
 has "a model that fits has a time" '^small +1 .* 0:[0-9]+$' stdout
 has "one that does not has none" '^large +1 .* [0-9.]+ TiB +-$' stdout
-has "and the sum says so" '^the time of all is without the models that do not fit$' stdout
+has "and the sum says so" '^the total time excludes the models that do not fit$' stdout
 has "what fits is said by the error" 'a model does not fit in the .*iB of the device' stderr
 holds "with its exit code" test "$code" = 4
 run "$ALIBI" reproduce large.json --out large --quiet --plan --time --json

@@ -47,8 +47,8 @@ split gates 3 --length 500 --tokens 2000
 
 # ---- refused, or ended by one rank
 
-expect_ranks 2 "eval: verifying what was skipped takes all keys" ranks 2 eval slopes --device cpu \
-    --split-windows --verify
+expect_ranks 2 "eval: verifying the skipped weight needs all keys" \
+    ranks 2 eval slopes --device cpu --split-windows --verify
 expect_ranks 2 "eval: rank 1 on '.*' has another request" mpirun --oversubscribe \
     -n 1 "$program" eval slopes --device cpu --split-windows : \
     -n 1 "$program" eval slopes --device cpu

@@ -657,7 +657,7 @@ static void streams_show_what_a_token_costs(void **state)
     assert_contains(page.data, "\">Time to decode a token</title>");
     text_free(&page);
     assert_ok(report_experiment_text(&shown, &s->x, 120, false));
-    assert_contains(shown.data, "cost: what a token costs after a context, on a machine\n");
+    assert_contains(shown.data, "cost: the cost of a token by context, on a machine\n");
     text_free(&shown);
     free_sample(s);
 }

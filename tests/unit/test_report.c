@@ -28,7 +28,7 @@ static void table_shows_lengths_costs_and_the_best(void **state)
                               "sinusoidal           –  3.250±0.007      –\n"
                               "rotary     6.000±0.012  3.350±0.007   100%\n"
                               "learned              –            –      –\n");
-    assert_contains(out.data, "8192 tokens, each with all before it as context, beside the");
+    assert_contains(out.data, "8192 tokens, each with all earlier tokens as context");
     assert_contains(out.data, "learned, to 128");
     assert_contains(out.data, "┊ trained at 128");
     assert_contains(out.data, "alibi 4.0 ± 0.3% lower");
