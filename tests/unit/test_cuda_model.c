@@ -267,60 +267,90 @@ static void losses_of_few_rows_are_those_of_the_cpu(void **state)
     end();
 }
 
-/* Calls `check` for every method and for every kind of block. */
-static void for_every_model(void (*check_model)(struct alibi_config c, const char *kind,
-                                                double dropout))
+/* ---- every model */
+
+typedef void check_model(struct alibi_config c, const char *kind, double dropout);
+
+/* A method in blocks of every kind; with few cases in one of them, another for each method. */
+static void check_method(int method, check_model *check)
 {
-    static const char *const activations[] = { "gelu-tanh", "gelu-erf", "relu", "swiglu" };
+    static const struct {
+        const char *name;
+        double dropout;
+        bool untied, normed, parallel;
+    } kinds[] = {
+        { "tied", 0.0, false, false, false },
+        { "tied, dropout", 0.2, false, false, false },
+        { "untied, no biases, groups of heads", 0.2, true, false, false },
+        { "norms of queries and keys", 0.2, true, true, false },
+        { "parallel", 0.2, true, false, true },
+    };
+
+    for (int k = 0; k < COUNT_OF(kinds); k++) {
+        struct alibi_config c = small_config(position_number(method));
+
+        if (few_cases() && k != method % COUNT_OF(kinds))
+            continue;
+        if (kinds[k].untied) {
+            c.tied = c.biases = false;
+            c.kv_heads = 2;
+        }
+        c.qk_norm = kinds[k].normed;
+        c.parallel = c.qkv_biases = kinds[k].parallel;
+        check(c, kinds[k].name, kinds[k].dropout);
+    }
+}
+
+static void check_adaptive(check_model *check)
+{
     struct alibi_config c;
 
-    for (int i = 0; position_number(i); i++) {
-        c = small_config(position_number(i));
-        check_model(c, "tied", 0.0);
-        check_model(c, "tied, dropout", 0.2);
-        c.tied = false;
-        c.biases = false;
-        c.kv_heads = 2;
-        check_model(c, "untied, no biases, groups of heads", 0.2);
-        c.qk_norm = true;
-        check_model(c, "norms of queries and keys", 0.2);
-        c.qk_norm = false;
-        c.parallel = c.qkv_biases = true;
-        check_model(c, "parallel", 0.2);
-    }
-    for (int tied = 0; tied < 2; tied++) {
+    for (int tied = few_cases() ? 1 : 0; tied < 2; tied++) {
         c = adaptive(small_config(tied ? "alibi" : "sinusoidal"));
         c.tied = tied;
-        check_model(c, tied ? "adaptive, tied" : "adaptive, untied", 0.0);
+        check(c, tied ? "adaptive, tied" : "adaptive, untied", 0.0);
         c.final_norm = false;
-        check_model(c, "adaptive, no final norm, dropout", 0.2);
+        check(c, "adaptive, no final norm, dropout", 0.2);
     }
     c = small_config("alibi");
     c.width = 256;
     c.adaptive_cutoffs = (struct alibi_int_list){ .count = 1, .at = { 80 } };
-    check_model(c, "adaptive, width 256", 0.0);
+    check(c, "adaptive, width 256", 0.0);
+}
+
+static void for_every_model(check_model *check)
+{
+    static const char *const activations[] = { "gelu-tanh", "gelu-erf", "relu", "swiglu" };
+    struct alibi_config c;
+
+    for (int i = 0; position_number(i); i++)
+        check_method(i, check);
+    check_adaptive(check);
     for (int activation = ALIBI_GELU_TANH; activation <= ALIBI_SWIGLU; activation++)
         for (int norm = ALIBI_LAYERNORM; norm <= ALIBI_RMSNORM; norm++) {
             c = small_config("alibi");
             c.activation = activation;
             c.norm = norm;
             c.embedding_norm = norm == ALIBI_RMSNORM;
-            check_model(c, activations[activation], norm == ALIBI_RMSNORM ? 0.1 : 0.0);
+            check(c, activations[activation], norm == ALIBI_RMSNORM ? 0.1 : 0.0);
         }
     c = small_config("alibi");
     c.width = 256; /* heads of 64 and of 128: what large models have */
-    check_model(c, "width 256, 4 heads", 0.0);
+    check(c, "width 256, 4 heads", 0.0);
     c.heads = 2;
     c.kv_heads = 1;
-    check_model(c, "width 256, 2 heads in a group", 0.0);
+    check(c, "width 256, 2 heads in a group", 0.0);
     c.train_slopes = true;
-    check_model(c, "trained slopes, width 256, 2 heads in a group", 0.0);
+    check(c, "trained slopes, width 256, 2 heads in a group", 0.0);
     c = small_config("alibi");
     c.train_slopes = true;
-    check_model(c, "trained slopes, dropout", 0.2);
+    check(c, "trained slopes, dropout", 0.2);
     c = small_config("rotary");
     c.rotary_layout = ALIBI_ROTARY_PAIRS;
-    check_model(c, "pairs", 0.0);
+    check(c, "pairs", 0.0);
+    c.qk_norm = true;
+    c.width = 256;
+    check(c, "pairs, norms of queries and keys, width 256", 0.0);
 }
 
 static void losses_and_gradients_in_fp32_are_those_of_the_cpu(void **state)
@@ -734,5 +764,5 @@ int main(void)
         cmocka_unit_test(training_follows_the_loss_of_the_cpu),
     };
 
-    return cmocka_run_group_tests(tests, find_gpu, NULL);
+    return RUN_ON_GPU(tests);
 }
