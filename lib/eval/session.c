@@ -21,6 +21,7 @@ struct alibi_session {
     float *logits;  /* [sequences, V] after each sequence's last token */
     bool *known;    /* [sequences] whether that row is up to date */
     float *rows;    /* [SCORE_ROWS, V] for scores; NULL: not needed yet */
+    float *step;    /* [sequences, V] of a step, until all of it has succeeded */
     struct candidate *candidates;  /* [V] */
     int32_t *slots;                /* [sequences] of a step */
     const struct alibi_stop *stop; /* the caller's, of alibi_session_new() */
@@ -59,6 +60,7 @@ alibi_status alibi_session_new(alibi_session **out, const alibi_model *model,
     TRY(workspace_new(&s->workspace, m, &settings));
     TRY(cache_new(&s->cache, m, sequences, window));
     TRY(NEW_ARRAY(&s->logits, sequences * s->V, "the logits of a session"));
+    TRY(NEW_ARRAY(&s->step, sequences * s->V, "the logits of a session"));
     TRY(NEW_ZERO_ARRAY(&s->known, sequences, "the sequences of a session"));
     TRY(NEW_ARRAY(&s->slots, sequences, "the sequences of a session"));
     TRY(NEW_ARRAY(&s->candidates, s->V, "candidates"));
@@ -78,6 +80,7 @@ void alibi_session_free(alibi_session *s)
     mem_free(s->logits);
     mem_free(s->known);
     mem_free(s->rows);
+    mem_free(s->step);
     mem_free(s->candidates);
     mem_free(s->slots);
     mem_free(s);
@@ -143,7 +146,8 @@ static alibi_status check_stop(const alibi_session *s)
 /* ---- one sequence */
 
 /* Reads tokens in chunks, and hands each chunk on to `look`, which may be NULL, while the workspace
- * still holds its pass. The logits of the last position are always those of the present length. */
+ * still holds its pass and s->logits those before the chunk. After a failure s->known says whether
+ * the logits are those of the present length. */
 static alibi_status feed(alibi_session *s, int64_t sequence, const int32_t *tokens, int64_t count,
                          alibi_status (*look)(alibi_session *s, void *user, int64_t from,
                                               int64_t count),
@@ -160,9 +164,9 @@ static alibi_status feed(alibi_session *s, int64_t sequence, const int32_t *toke
 
         TRY(check_stop(s));
         TRY(model_extend(s->workspace, s->cache, sequence, tokens + from, some));
-        if (look)
-            TRY(look(s, user, from, some));
-        s->known[sequence] = false;
+        status = look ? look(s, user, from, some) : ALIBI_OK;
+        s->known[sequence] = false; /* the chunk is in the cache, whatever `look` says of it */
+        TRY(status);
         TRY(model_read_logits(s->workspace, some - 1, 1, s->logits + sequence * s->V));
         s->known[sequence] = true;
     }
@@ -272,7 +276,6 @@ alibi_status alibi_session_step(alibi_session *s, const int64_t *sequences, cons
                                 int64_t count)
 {
     alibi_status status;
-    float *rows = NULL;
 
     if (count < 1 || count > s->sequences)
         return fail(ALIBI_USAGE, "a step of %lld sequences: the session has %lld", (long long)count,
@@ -287,15 +290,15 @@ alibi_status alibi_session_step(alibi_session *s, const int64_t *sequences, cons
     }
     TRY(check_stop(s));
     TRY(model_step(s->workspace, s->cache, s->slots, tokens, count));
+    status = model_read_logits(s->workspace, 0, count, s->step);
     for (int64_t i = 0; i < count; i++)
-        s->known[sequences[i]] = false;
-    TRY(NEW_ARRAY(&rows, count * s->V, "the logits of a step"));
-    TRY(model_read_logits(s->workspace, 0, count, rows));
-    for (int64_t i = 0; i < count; i++) {
-        memcpy(s->logits + sequences[i] * s->V, rows + i * s->V, (size_t)s->V * sizeof *rows);
-        s->known[sequences[i]] = true;
-    }
+        if (status == ALIBI_OK) {
+            memcpy(s->logits + sequences[i] * s->V, s->step + i * s->V,
+                   (size_t)s->V * sizeof *s->step);
+            s->known[sequences[i]] = true;
+        } else {
+            cache_drop_last(s->cache, sequences[i]);
+        }
 out:
-    mem_free(rows);
     return stopped(s, status, 0, count);
 }

@@ -176,6 +176,12 @@ void cache_advance(struct cache *c, int64_t slot, int64_t count)
     c->length[slot] += count;
 }
 
+/* Rows past the length are never read, and those that a ring gave up for them not needed. */
+void cache_drop_last(struct cache *c, int64_t slot)
+{
+    c->length[slot]--;
+}
+
 /* A layer's own window is what its queries see, whatever the scores. */
 double cache_score_limit(const struct cache *c, int64_t layer)
 {

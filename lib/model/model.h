@@ -298,6 +298,8 @@ alibi_status cache_new(struct cache **out, const struct model *m, int64_t slots,
                        struct cache_window window);
 void cache_free(struct cache *c);
 void cache_clear(struct cache *c, int64_t slot);
+/* Drops the last token of a slot, which the last pass has appended. */
+void cache_drop_last(struct cache *c, int64_t slot);
 int64_t cache_length(const struct cache *c,
                      int64_t slot); /* tokens so far, dropped ones included */
 

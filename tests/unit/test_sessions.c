@@ -145,6 +145,83 @@ static void a_cleared_sequence_starts_again(void **state)
     free_model(&m);
 }
 
+/* ---- failures while logits are read */
+
+static alibi_status no_download(struct device *dev, void *host, struct tensor src)
+{
+    (void)dev, (void)host, (void)src;
+    return fail(ALIBI_IO, "no download");
+}
+
+static const struct ops *break_downloads(void)
+{
+    static struct ops broken;
+    const struct ops *whole = device->device.ops;
+
+    broken = *whole;
+    broken.download = no_download;
+    device->device.ops = &broken;
+    return whole;
+}
+
+static void a_failed_step_changes_no_sequence(void **state)
+{
+    static const int64_t both[2] = { 1, 0 };
+    struct alibi_model m = new_model("fox", 9);
+    alibi_session *s = new_session(&m, 2), *other = new_session(&m, 2);
+    int32_t tokens[90], next[2] = { 7, 8 };
+    float before[V];
+
+    (void)state;
+    draw(tokens, 90, 1);
+    for (int k = 0; k < 2; k++) {
+        assert_ok(alibi_session_feed(s, k, tokens, 63 + k));
+        assert_ok(alibi_session_feed(other, k, tokens, 63 + k));
+    }
+    memcpy(before, alibi_session_view_logits(s, 1), sizeof before);
+    for (int i = 0; i < 2; i++) {
+        const struct ops *whole = break_downloads();
+        int32_t wrong[2] = { 100 + i, 200 + i };
+
+        assert_fails(alibi_session_step(s, both, wrong, 2), ALIBI_IO, "no download");
+        device->device.ops = whole;
+        assert_int_equal(alibi_session_length(s, 0), 63);
+        assert_int_equal(alibi_session_length(s, 1), 64);
+        assert_memory_equal(before, alibi_session_view_logits(s, 1), sizeof before);
+    }
+    assert_ok(alibi_session_step(s, both, next, 2));
+    assert_ok(alibi_session_step(other, both, next, 2));
+    for (int k = 0; k < 2; k++)
+        assert_memory_equal(alibi_session_view_logits(s, k), alibi_session_view_logits(other, k),
+                            sizeof before);
+    alibi_session_free(s);
+    alibi_session_free(other);
+    free_model(&m);
+}
+
+/* The tokens are in the cache then; the logits are still those before them. */
+static void after_a_failed_score_there_are_no_logits_to_sample_from(void **state)
+{
+    struct alibi_model m = new_model("alibi", 9);
+    alibi_session *s = new_session(&m, 1);
+    const struct alibi_sampling sampling = { .top_p = 1 };
+    const struct ops *whole;
+    int32_t tokens[5], token;
+    double logprobs[5];
+
+    (void)state;
+    draw(tokens, 5, 1);
+    assert_ok(alibi_session_feed(s, 0, tokens, 5));
+    whole = break_downloads();
+    assert_fails(alibi_session_score(s, 0, tokens, 5, logprobs, 0, NULL), ALIBI_IO, "no download");
+    device->device.ops = whole;
+    assert_int_equal(alibi_session_length(s, 0), 10);
+    assert_null(alibi_session_view_logits(s, 0));
+    assert_fails(alibi_session_sample(s, 0, &sampling, 0, &token), ALIBI_USAGE, "feed it first");
+    alibi_session_free(s);
+    free_model(&m);
+}
+
 static void what_a_session_does_not_have_is_named(void **state)
 {
     struct alibi_model m = new_model("alibi", 9);
@@ -433,6 +510,8 @@ int main(void)
         cmocka_unit_test(sequences_get_the_tokens_they_get_alone_for_every_method),
         cmocka_unit_test(logits_of_all_tokens_are_those_after_each),
         cmocka_unit_test(a_cleared_sequence_starts_again),
+        cmocka_unit_test(a_failed_step_changes_no_sequence),
+        cmocka_unit_test(after_a_failed_score_there_are_no_logits_to_sample_from),
         cmocka_unit_test(what_a_session_does_not_have_is_named),
         cmocka_unit_test(padding_ids_are_never_chosen),
         cmocka_unit_test(scores_are_the_losses_of_the_evaluation),
