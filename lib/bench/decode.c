@@ -5,7 +5,11 @@
  * step. */
 #include "bench/bench.h"
 
-enum { WARM_UP = 4 }; /* a device may record a step before it repeats it */
+enum {
+    WARM_UP = 4, /* a device may record a step before it repeats it */
+    SEQUENCES_MAX = 1 << 16,
+    TOKENS_MAX = 1 << 24 /* of a text, and of the repeats that continue it */
+};
 
 alibi_status alibi_bench_decode(alibi_device *device, const struct alibi_config *config,
                                 int64_t sequences, int64_t length, int64_t repeats, double skip,
@@ -20,10 +24,13 @@ alibi_status alibi_bench_decode(alibi_device *device, const struct alibi_config 
     float *logits = NULL;
     double *seconds = NULL;
 
-    if (sequences < 1 || sequences > 65536 || length < 1 || repeats < 1)
+    if (sequences < 1 || sequences > SEQUENCES_MAX || length < 1 || length > TOKENS_MAX ||
+        repeats < 1 || repeats > TOKENS_MAX)
         return fail(ALIBI_USAGE,
-                    "sequences %lld, length %lld, repeats %lld: each must be 1 or more",
-                    (long long)sequences, (long long)length, (long long)repeats);
+                    "sequences %lld, length %lld, repeats %lld: there must be 1 to %d sequences, "
+                    "and a length and repeats of 1 to %d",
+                    (long long)sequences, (long long)length, (long long)repeats, SEQUENCES_MAX,
+                    TOKENS_MAX);
     device_reset_peak(dev);
     TRY(bench_model(&m, device, config, length + WARM_UP + repeats, false));
     TRY(workspace_new(&w, m, &(struct pass_settings){ .skip = skip }));
@@ -39,11 +46,9 @@ alibi_status alibi_bench_decode(alibi_device *device, const struct alibi_config 
     for (int64_t i = -WARM_UP; i < repeats; i++) {
         double begin;
 
-        if (call_stopped(call)) {
-            status = fail(ALIBI_INTERRUPTED, "bench: stopped after %lld of %lld steps",
-                          (long long)(i < 0 ? 0 : i), (long long)repeats);
-            goto out;
-        }
+        if (call_stopped(call))
+            TRY(fail(ALIBI_INTERRUPTED, "bench: stopped after %lld of %lld steps",
+                     (long long)(i < 0 ? 0 : i), (long long)repeats));
         TRY(dev->ops->finish(dev));
         begin = clock_seconds();
         TRY(model_step(w, cache, slots, tokens + length, sequences));

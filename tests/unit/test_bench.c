@@ -158,6 +158,12 @@ static void decoding_is_measured_for_any_number_of_sequences(void **state)
     }
     assert_fails(alibi_bench_decode(test_device(), &c, 0, 9, 4, 0, &r, NULL), ALIBI_USAGE,
                  "sequences 0");
+    assert_fails(alibi_bench_decode(test_device(), &c, 70000, 9, 4, 0, &r, NULL), ALIBI_USAGE,
+                 "1 to 65536 sequences");
+    assert_fails(alibi_bench_decode(test_device(), &c, 1, INT64_MAX, 4, 0, &r, NULL), ALIBI_USAGE,
+                 "1 to 16777216");
+    assert_fails(alibi_bench_decode(test_device(), &c, 1, 9, INT64_MAX, 0, &r, NULL), ALIBI_USAGE,
+                 "1 to 16777216");
     alibi_stop_request(&stop);
     assert_fails(alibi_bench_decode(test_device(), &c, 2, 8, 3, 0, &r,
                                     &(struct alibi_call){ .stop = &stop }),
