@@ -248,18 +248,28 @@ alibi_status alibi_comm_agree(alibi_comm *c, alibi_status status, const char *me
 
 /* ---- small data of the host */
 
+/* The wire counts in int. */
+static alibi_status check_bytes(size_t bytes)
+{
+    return bytes <= INT_MAX
+               ? ALIBI_OK
+               : fail(ALIBI_MEMORY, "%zu bytes of a rank: at most %d are exchanged at once", bytes,
+                      INT_MAX);
+}
+
 alibi_status comm_broadcast(alibi_comm *c, void *at, size_t bytes)
 {
-    return comm_size(c) > 1 ? wired(c, c->wire.broadcast(at, (int)bytes)) : ALIBI_OK;
+    if (comm_size(c) == 1)
+        return ALIBI_OK;
+    TRY_RETURN(check_bytes(bytes));
+    return wired(c, c->wire.broadcast(at, (int)bytes));
 }
 
 alibi_status comm_collect(alibi_comm *c, void *all, size_t bytes)
 {
     if (comm_size(c) == 1 || bytes == 0)
         return ALIBI_OK;
-    if (bytes > INT_MAX)
-        return fail(ALIBI_MEMORY, "%zu bytes of each rank: at most %d are exchanged at once", bytes,
-                    INT_MAX);
+    TRY_RETURN(check_bytes(bytes));
     return wired(c, c->wire.all_gather(all, (int)bytes));
 }
 

@@ -111,6 +111,16 @@ static void a_channel_adds_rounded_numbers_in_pieces(void **state)
     }
 }
 
+static void more_bytes_than_the_wire_can_count_are_refused(void **state)
+{
+    alibi_comm c = { .wire = { .size = 2 } };
+    size_t bytes = (size_t)INT32_MAX + 1;
+
+    (void)state;
+    assert_fails(comm_broadcast(&c, NULL, bytes), ALIBI_MEMORY, "2147483648 bytes");
+    assert_fails(comm_collect(&c, NULL, bytes), ALIBI_MEMORY, "2147483648 bytes");
+}
+
 static void alone_there_is_one_rank_with_everything(void **state)
 {
     struct range all = comm_stretch(NULL, 100000, 0);
@@ -185,6 +195,7 @@ int main(void)
         cmocka_unit_test(blocks_cover_a_buffer_of_any_length),
         cmocka_unit_test(shards_cover_a_buffer_of_any_length_once),
         cmocka_unit_test(a_channel_adds_rounded_numbers_in_pieces),
+        cmocka_unit_test(more_bytes_than_the_wire_can_count_are_refused),
         cmocka_unit_test(alone_there_is_one_rank_with_everything),
         cmocka_unit_test(alone_nobody_tells),
         cmocka_unit_test(the_environment_says_how_many_were_launched),
