@@ -168,44 +168,7 @@ static alibi_status make(struct run *r)
     return optimizer_init(&r->optimizer, r->model, t->optimizer, r->comm);
 }
 
-/* ---- the folder: whose it is, and whether this run may continue in it */
-
-static alibi_status refuse_run(const char *dir)
-{
-    alibi_status status;
-    struct step_folder *folders = NULL;
-    int count = 0;
-
-    TRY(step_folders(&folders, &count, dir));
-    for (int i = 0; i < count && status == ALIBI_OK; i++)
-        if (folders[i].complete)
-            status = fail(ALIBI_BAD_INPUT,
-                          "'%s' already holds a run (step %lld): use --resume to continue it, or "
-                          "another folder",
-                          dir, (long long)folders[i].step);
-out:
-    step_folders_free(folders, count);
-    return status;
-}
-
-alibi_status alibi_train_check(const struct alibi_config *config,
-                               const struct alibi_training *training, const char *dir, bool resume)
-{
-    struct alibi_config resolved = *config;
-    struct alibi_training settled = *training;
-    enum path_kind kind;
-
-    TRY_RETURN(training_resolve(&settled, config));
-    resolved.train_length = training->train_length;
-    TRY_RETURN(alibi_config_resolve(&resolved));
-    TRY_RETURN(path_look(&kind, dir));
-    if (kind == PATH_NONE)
-        return ALIBI_OK;
-    TRY_RETURN(folder_create(dir)); /* fails if it is a file */
-    TRY_RETURN(folder_refuse_other(dir, FOLDER_RUN));
-    TRY_RETURN(lock_check(dir));
-    return resume ? ALIBI_OK : refuse_run(dir);
-}
+/* ---- the folder */
 
 /* *path is the checkpoint to resume from, NULL to start. */
 static alibi_status enter_folder(struct run *r, bool resume, char **path)
@@ -215,7 +178,7 @@ static alibi_status enter_folder(struct run *r, bool resume, char **path)
     TRY_RETURN(folder_refuse_other(r->dir, FOLDER_RUN));
     TRY_RETURN(lock_take(&r->lock, r->dir));
     if (!resume)
-        TRY_RETURN(refuse_run(r->dir));
+        TRY_RETURN(resume_refuse(r->dir));
     TRY_RETURN(checkpoint_clean(r->dir));
     TRY_RETURN(file_remove_within(r->dir, NAME_RECIPE NAME_ASIDE));
     TRY_RETURN(file_remove_within(r->dir, NAME_TIMING NAME_ASIDE));
@@ -225,7 +188,7 @@ static alibi_status enter_folder(struct run *r, bool resume, char **path)
     return resume ? checkpoint_find(path, r->dir, r->call) : ALIBI_OK;
 }
 
-/* ---- resuming: everything that shapes the result must be as it was */
+/* ---- resuming */
 
 /* Whether the last step has no validation yet. In a resumed run that is so if a stop came before
  * the validation did. */
@@ -236,132 +199,6 @@ static bool validation_due(const struct run *r)
 
     return r->validates && step > 0 && r->state.validation.step != step &&
            (step % t->eval_every == 0 || step == t->steps);
-}
-
-/* Names the first option that differs, with both values as a recipe spells them. */
-static alibi_status agree_in(const struct run *r, const struct alibi_option *options, int count,
-                             const void *there, const void *here)
-{
-    alibi_status status = ALIBI_OK;
-    struct text old = { 0 }, new = { 0 };
-
-    for (int i = 0; i < count; i++) {
-        if (strcmp(options[i].name, "steps") == 0)
-            continue; /* a run may be extended */
-        old.length = new.length = 0;
-        TRY(option_format(&old, &options[i], there));
-        TRY(option_format(&new, &options[i], here));
-        if (strcmp(old.data, new.data) == 0)
-            continue;
-        status = fail(
-            ALIBI_BAD_INPUT,
-            "cannot resume '%s': its checkpoint has %s %s, this run asks for %s; omit --%s, or "
-            "start a new run in another folder with --init %s",
-            r->dir, options[i].name, old.data, new.data, options[i].name, r->dir);
-        break;
-    }
-out:
-    text_free(&old);
-    text_free(&new);
-    return status;
-}
-
-/* The same tokens, and as many of them in the files: otherwise the splits are cut elsewhere. */
-static alibi_status agree_in_text(const struct run *r, const struct train_state *there)
-{
-    bool same_files = there->files_checksum == corpus_files_checksum(r->corpus);
-
-    if (there->corpus_checksum == corpus_checksum(r->corpus) &&
-        (same_files || there->files_checksum == 0))
-        return ALIBI_OK;
-    if (same_files)
-        return fail(ALIBI_BAD_INPUT,
-                    "cannot resume '%s': the text '%s' is the same, but the validation text "
-                    "differs; give --valid as before, or omit it if it was not given",
-                    r->dir, corpus_name(r->corpus));
-    return fail(ALIBI_BAD_INPUT,
-                "cannot resume '%s': the text '%s' differs from the one it was trained on; give "
-                "that text, or start a new run in another folder with --init %s",
-                r->dir, corpus_name(r->corpus), r->dir);
-}
-
-/* The learning rate is a function of the step and the total, so another total may make it jump. */
-static alibi_status agree_in_steps(const struct run *r, const struct train_state *state,
-                                   const struct alibi_training *there)
-{
-    const struct alibi_training *here = &r->training;
-    int64_t next = state->step + 1;
-
-    if (here->steps < state->step)
-        return fail(ALIBI_BAD_INPUT,
-                    "cannot resume '%s': it has done %lld steps, this run asks for %lld; give "
-                    "--steps %lld or more",
-                    r->dir, (long long)state->step, (long long)here->steps, (long long)state->step);
-    if (here->steps == there->steps || state->step == here->steps)
-        return ALIBI_OK;
-    if (state->step < there->steps)
-        call_note(r->call,
-                  "steps %lld instead of %lld: step %lld has learning rate %.3g instead of %.3g",
-                  (long long)here->steps, (long long)there->steps, (long long)next,
-                  schedule_lr(here, next), schedule_lr(there, next));
-    else
-        call_note(
-            r->call,
-            "steps %lld instead of %lld: the learning rate, %.3g at step %lld, continues with "
-            "%.3g",
-            (long long)here->steps, (long long)there->steps, schedule_lr(there, state->step),
-            (long long)state->step, schedule_lr(here, next));
-    return ALIBI_OK;
-}
-
-/* The position of the checkpoint is the one that was asked for, or what has become of it. A run
- * that was extended after its positions had ended stays without them. */
-static alibi_status agree_in_position(const struct run *r, struct alibi_config *there, int64_t step,
-                                      int64_t steps)
-{
-    char due[ALIBI_NAME_MAX], last[ALIBI_NAME_MAX];
-
-    TRY_RETURN(model_position_after(r->model, step - 1, steps, due));
-    TRY_RETURN(model_position_after(r->model, steps, steps, last));
-    if (strcmp(there->position, due) == 0 || strcmp(there->position, last) == 0)
-        memcpy(there->position, r->config.position, sizeof there->position);
-    return ALIBI_OK;
-}
-
-/* position: of the checkpoint */
-static alibi_status agree(const struct run *r, const char *path, struct train_state *state,
-                          char position[ALIBI_NAME_MAX])
-{
-    alibi_status status;
-    struct alibi_config config;
-    struct alibi_training training;
-    alibi_tokenizer *there = NULL;
-    const alibi_tokenizer *here = corpus_tokenizer(r->corpus);
-    const struct alibi_option *options;
-    int count;
-
-    TRY(checkpoint_read_config(path, &config, &there));
-    TRY(checkpoint_read_state(path, state, &training));
-    if (tokenizer_checksum(there) != tokenizer_checksum(here)) {
-        status = fail(ALIBI_BAD_INPUT,
-                      "cannot resume '%s': its tokenizer (%s, %lld ids) is not that of the text "
-                      "'%s' (%s, %lld ids)",
-                      r->dir, alibi_tokenizer_type(there), (long long)alibi_tokenizer_vocab(there),
-                      corpus_name(r->corpus), alibi_tokenizer_type(here),
-                      (long long)alibi_tokenizer_vocab(here));
-        goto out;
-    }
-    memcpy(position, config.position, ALIBI_NAME_MAX);
-    TRY(agree_in_position(r, &config, state->step, training.steps));
-    options = alibi_config_options(&count);
-    TRY(agree_in(r, options, count, &config, &r->config));
-    options = training_shaping_options(&count);
-    TRY(agree_in(r, options, count, &training, &r->training));
-    TRY(agree_in_text(r, state));
-    TRY(agree_in_steps(r, state, &training));
-out:
-    alibi_tokenizer_free(there);
-    return status;
 }
 
 /* A complete run needs no more than its state. */
@@ -430,10 +267,11 @@ static void settle_choices(struct run *r)
 /* Everything but the moments. */
 static alibi_status restore(struct run *r, const char *path)
 {
+    const struct resume now = { r->dir, r->corpus, r->model, &r->config, &r->training, r->call };
     struct train_state state;
     char position[ALIBI_NAME_MAX];
 
-    TRY_RETURN(agree(r, path, &state, position));
+    TRY_RETURN(resume_check(&now, path, &state, position));
     TRY_RETURN(change_position(r, position));
     r->state = state;
     if (unfinished(r)) {

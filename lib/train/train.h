@@ -165,6 +165,25 @@ void events_sample(struct events *e, int64_t step, struct model *m, const alibi_
                    const struct alibi_training *t, const struct alibi_call *call);
 void events_sync(struct events *e, const struct alibi_call *call);
 
+/* ---- whether a run may begin or resume (resume.c) */
+
+/* ALIBI_BAD_INPUT if the folder holds a checkpoint of a run. */
+alibi_status resume_refuse(const char *dir);
+
+/* What a run is asked to be. */
+struct resume {
+    const char *dir;
+    const alibi_corpus *corpus;
+    const struct model *model;
+    const struct alibi_config *config; /* resolved */
+    const struct alibi_training *training;
+    const struct alibi_call *call;
+};
+/* ALIBI_BAD_INPUT if the run of the checkpoint `path` was another one. Otherwise the state and the
+ * position that it continues with. */
+alibi_status resume_check(const struct resume *now, const char *path, struct train_state *state,
+                          char position[ALIBI_NAME_MAX]);
+
 /* ---- the loop (run.c) */
 
 /* alibi_train() as a part of more work, which `forecast` knows, and without event files. */
