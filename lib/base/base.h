@@ -266,6 +266,9 @@ uint64_t random_permute(uint64_t seed, uint64_t stream, uint64_t i, uint64_t n);
 
 void list_sort(struct alibi_int_list *list); /* ascending, each once */
 
+/* Nats per token: a smaller difference of losses is not worth a sentence, however sure it is. */
+#define LEAST_EFFECT 0.005
+
 /* Student's t with n degrees of freedom: 95% are within +- this; infinite for n < 1. */
 double student_t(int64_t n);
 

@@ -4,8 +4,8 @@
  *
  * c is the one with the least loss: of a short list first, then by golden section between the
  * neighbours of its best. Every c is tried on the same tokens, so their losses differ by much less
- * than either is uncertain. A gain over c = 0 of less than 0.005 nats or two standard errors is no
- * reason for a temperature, and c is 0 then. */
+ * than either is uncertain. A gain over c = 0 of less than 0.005 nats (LEAST_EFFECT) or two
+ * standard errors is no reason for a temperature, and c is 0 then. */
 #include <math.h>
 #include <string.h>
 
@@ -15,7 +15,6 @@ enum { TIMES = 4, SECTIONS = 4 };
 
 static const double list[] = { 0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8 };
 #define LARGEST 4.0
-#define LEAST_GAIN 0.005 /* as for fixed targets */
 
 struct search {
     struct model *model;
@@ -127,7 +126,7 @@ static void fill_result(const struct search *s, struct alibi_fit_result *out)
         alibi_eval_difference(&s->results[0], &s->results[i], &p->gain, &p->gain_error);
     }
     best = &out->point[out->best];
-    if (!(best->gain >= LEAST_GAIN && best->gain > 2 * best->gain_error))
+    if (!(best->gain >= LEAST_EFFECT && best->gain > 2 * best->gain_error))
         out->best = 0;
     out->at_edge = out->best > 0 && out->best == out->points - 1;
 }

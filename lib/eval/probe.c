@@ -433,7 +433,7 @@ static void fill_kind(const struct probe *p, const struct bootstrap *b,
 
 static bool counts(struct alibi_estimate e, double t)
 {
-    return e.value >= 0.005 && e.value > t * e.error;
+    return e.value >= LEAST_EFFECT && e.value > t * e.error;
 }
 
 int targets_reach(const struct alibi_target_context *far, double t)

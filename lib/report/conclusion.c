@@ -31,7 +31,7 @@ static struct change compare(const struct view *v, int m, int64_t length, int ot
 
 static bool differs(struct change c)
 {
-    return c.outcome >= CHANGE_IN_THESE_SEEDS && fabs(c.d) >= 0.005;
+    return c.outcome >= CHANGE_IN_THESE_SEEDS && fabs(c.d) >= LEAST_EFFECT;
 }
 
 /* Seeds that do not agree have not changed, unless the perplexity of some is not finite. */
