@@ -230,6 +230,8 @@ alibi_status module_load(void **out, const char *name, bool global, const char *
 alibi_status module_open(void **out, const char *name, const char *advice);
 /* *function, a pointer to a function, becomes that of the symbol. */
 alibi_status module_symbol(void *function, void *module, const char *name, const char *symbol);
+/* fail() for a module, which has no other function of the library. */
+void module_fail(int status, const char *message);
 
 /* ---- random numbers (random.c) */
 
@@ -264,10 +266,10 @@ uint64_t random_permute(uint64_t seed, uint64_t stream, uint64_t i, uint64_t n);
 
 /* ---- numbers (numbers.c) */
 
-void list_sort(struct alibi_int_list *list); /* ascending, each once */
-
 /* Nats per token: a smaller difference of losses is not worth a sentence, however sure it is. */
 #define LEAST_EFFECT 0.005
+
+void list_sort(struct alibi_int_list *list); /* ascending, each once */
 
 /* Student's t with n degrees of freedom: 95% are within +- this; infinite for n < 1. */
 double student_t(int64_t n);

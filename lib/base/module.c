@@ -76,3 +76,8 @@ alibi_status module_symbol(void *function, void *module, const char *name, const
     memcpy(function, &found, sizeof found); /* ISO C has no cast from data to functions */
     return ALIBI_OK;
 }
+
+void module_fail(int status, const char *message)
+{
+    fail((alibi_status)status, "%s", message);
+}

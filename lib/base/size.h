@@ -27,6 +27,13 @@ static inline bool size_add(size_t *out, size_t a, size_t b)
     return true;
 }
 
+/* a + b; SIZE_MAX, which is more than any memory has, if that does not fit. */
+static inline size_t size_sum(size_t a, size_t b)
+{
+    size_t sum;
+    return size_add(&sum, a, b) ? sum : SIZE_MAX;
+}
+
 /* The product of `count` numbers, none negative. */
 static inline bool size_product(size_t *out, const int64_t *factors, int count)
 {

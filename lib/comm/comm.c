@@ -27,11 +27,6 @@ alibi_status wired(const alibi_comm *c, int status)
 
 /* ---- opening */
 
-static void record_failure(int status, const char *message)
-{
-    fail((alibi_status)status, "%s", message);
-}
-
 int64_t alibi_comm_launched(void)
 {
     static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS" };
@@ -122,7 +117,7 @@ alibi_status alibi_comm_open(alibi_comm **out)
     int64_t ranks = alibi_comm_launched();
 
     TRY(NEW_ZERO_ARRAY(&c, 1, "a connection of ranks"));
-    c->host = (struct wire_host){ WIRE_INTERFACE, record_failure, check_life, c };
+    c->host = (struct wire_host){ WIRE_INTERFACE, module_fail, check_life, c };
     c->wire.size = 1;
     c->lost = -1;
     if (ranks > 0) {

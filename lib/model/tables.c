@@ -297,13 +297,6 @@ alibi_status tables_prepare(struct tables *t, const struct model *m, int64_t len
 
 /* ---- sizes, gradients, views */
 
-static size_t sum_or_most(size_t a, size_t b)
-{
-    size_t sum;
-
-    return size_add(&sum, a, b) ? sum : SIZE_MAX;
-}
-
 /* T of the table of a kind. */
 static int64_t distances_of_kind(const struct position *p, int64_t length)
 {
@@ -320,17 +313,17 @@ static size_t bytes_of_kind(const struct model *m, int kind, int64_t length, boo
     size_t bytes = 0;
 
     if (p->method->bias == BIAS_LINEAR)
-        bytes = sum_or_most(bytes, bytes_of(sums, 1, H));
+        bytes = size_sum(bytes, bytes_of(sums, 1, H));
     if (p->method->bias == BIAS_LINEAR && m->positions[kind] >= 0)
-        bytes = sum_or_most(bytes, bytes_of(sums, trainable ? H + 1 : H, H));
+        bytes = size_sum(bytes, bytes_of(sums, trainable ? H + 1 : H, H));
     if (p->method->bias == BIAS_TABLE) {
         int64_t T = distances_of_kind(p, length);
 
-        bytes = sum_or_most(bytes, bytes_of(DTYPE_I32, 1, p->method->curve ? 0 : T));
-        bytes = sum_or_most(bytes, bytes_of(sums, trainable ? 2 * H : H, T));
+        bytes = size_sum(bytes, bytes_of(DTYPE_I32, 1, p->method->curve ? 0 : T));
+        bytes = size_sum(bytes, bytes_of(sums, trainable ? 2 * H : H, T));
     }
     if (has_rows(m, kind))
-        bytes = sum_or_most(bytes, bytes_of(sums, row_capacity(length), row_columns(m, kind)));
+        bytes = size_sum(bytes, bytes_of(sums, row_capacity(length), row_columns(m, kind)));
     return bytes;
 }
 
@@ -350,7 +343,7 @@ size_t tables_bytes(const struct model *m, int64_t length, bool trainable)
     size_t bytes = 0;
 
     for (int k = 0; k < m->pattern.kinds; k++)
-        bytes = sum_or_most(bytes, bytes_of_kind(m, k, length, trainable));
+        bytes = size_sum(bytes, bytes_of_kind(m, k, length, trainable));
     return bytes;
 }
 

@@ -58,11 +58,6 @@ const struct alibi_option *alibi_compute_options(int *count)
 
 /* ---- the backend's shared library */
 
-static void record_failure(int status, const char *message)
-{
-    fail((alibi_status)status, "%s", message);
-}
-
 /* It stays loaded even if nobody has it open, because the CUDA runtime does not survive being
  * unloaded. */
 static alibi_status load_backend(cuda_open_function **open, cuda_close_function **close)
@@ -78,7 +73,7 @@ static alibi_status load_backend(cuda_open_function **open, cuda_close_function 
 
 static alibi_status open_gpu(alibi_device *d, const struct alibi_compute *compute)
 {
-    static const struct cuda_host host = { CUDA_INTERFACE, record_failure };
+    static const struct cuda_host host = { CUDA_INTERFACE, module_fail };
     cuda_open_function *open = NULL;
     cuda_close_function *close = NULL;
     pthread_mutexattr_t recursive;

@@ -19,14 +19,6 @@ struct trial {
     enum dtype type;
 };
 
-/* SIZE_MAX if the sum overflows: more than any device has. */
-static size_t add(size_t a, size_t b)
-{
-    size_t sum;
-
-    return size_add(&sum, a, b) ? sum : SIZE_MAX;
-}
-
 static alibi_status outline(struct model **out, const struct trial *t, int64_t L)
 {
     struct alibi_config config = *t->config;
@@ -61,28 +53,28 @@ static alibi_status measure(const struct trial *t, int64_t B, int64_t L, struct 
             args.largest = m->parameters[i].count;
 
     made.parameters = m->elements;
-    made.weights = add(bytes.master, bytes.copy);
+    made.weights = size_sum(bytes.master, bytes.copy);
     shard = bytes.master / (size_t)t->ranks;
     made.gradients = (size_t)model_gradients_count(m, gradients_by_layer(t->training, t->ranks)) *
                      dtype_bytes(dtype_sums(t->type));
     if (gradients_exchanged(t->training, t->ranks) ||
         (t->training->deterministic_sum && t->training->accumulate > 1))
-        made.gradients = add(made.gradients, shard);
+        made.gradients = size_sum(made.gradients, shard);
     for (int i = 0; i < optimizer_moments(t->training->optimizer); i++)
-        made.optimizer = add(made.optimizer, shard);
+        made.optimizer = size_sum(made.optimizer, shard);
     made.activations = bytes.kept;
-    made.passing = add(bytes.passing, bytes.tables);
+    made.passing = size_sum(bytes.passing, bytes.tables);
     made.workspace = t->device->ops->workspace(t->device, &args);
     if (gradients_exchanged(t->training, t->ranks))
-        made.workspace = add(made.workspace, channel_bytes(t->ranks));
+        made.workspace = size_sum(made.workspace, channel_bytes(t->ranks));
     if (t->training->eval_every > 0) { /* passes of its own, beside those of training */
         int64_t tokens = t->device->ops->traits.batch_tokens, rows = L < tokens ? tokens / L : 1;
         TRY(model_measure(m, &settings, rows, L, false, &bytes));
-        made.validation = add(bytes.kept, bytes.passing);
+        made.validation = size_sum(bytes.kept, bytes.passing);
     }
-    made.total =
-        add(add(add(made.weights, made.gradients), made.optimizer),
-            add(add(made.activations, made.passing), add(made.workspace, made.validation)));
+    made.total = size_sum(size_sum(size_sum(made.weights, made.gradients), made.optimizer),
+                          size_sum(size_sum(made.activations, made.passing),
+                                   size_sum(made.workspace, made.validation)));
     *plan = made;
 out:
     model_free(m);
@@ -201,7 +193,7 @@ static size_t imagined_workspace(struct device *dev, const struct workspace_args
         return SIZE_MAX;
     if (dev->autotune == ALIBI_AUTOTUNE_WIDE)
         fixed += WIDE;
-    return add(add(bytes, largest), fixed);
+    return size_sum(size_sum(bytes, largest), fixed);
 }
 
 alibi_status alibi_plan_gpu(const struct alibi_config *config,

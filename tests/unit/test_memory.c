@@ -15,6 +15,7 @@ static void sizes_that_do_not_fit_are_refused_and_leave_the_result(void **state)
     (void)state;
     assert_false(size_multiply(&out, SIZE_MAX / 2 + 1, 2));
     assert_false(size_add(&out, SIZE_MAX, 1));
+    assert_true(size_sum(SIZE_MAX, 1) == SIZE_MAX && size_sum(2, 3) == 5);
     assert_false(size_product(&out, (int64_t[]){ INT64_MAX, 3 }, 2));
     assert_false(size_product(&out, (int64_t[]){ 3, -1 }, 2));
     assert_int_equal(out, 7);
