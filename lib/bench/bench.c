@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "bench/bench.h"
+#include "eval/eval.h"
 #include "train/train.h"
 
 enum { SEED = 1, ATTENTION_PRODUCTS = 7 };
@@ -325,9 +326,7 @@ out:
 
 int64_t bench_eval_batch(const alibi_device *device, int64_t length)
 {
-    int64_t tokens = device->device.ops->traits.batch_tokens;
-
-    return length < tokens ? tokens / length : 1;
+    return rounds_rows(&device->device, length, INT64_MAX);
 }
 
 static alibi_status take_evaluation(struct bench *b)

@@ -53,20 +53,11 @@ struct answering {
     struct answers taken;
 };
 
-static int64_t rows_of(const struct answers_job *job)
-{
-    int64_t tokens = job->model->device->ops->traits.batch_tokens, length = job->windows.length;
-    int64_t rows = length < tokens ? tokens / length : 1;
-
-    return rows < job->cases ? rows : job->cases;
-}
-
 static int64_t rows_from(void *user, int64_t k)
 {
     const struct answers_job *job = ((const struct answering *)user)->job;
-    int64_t most = rows_of(job);
 
-    return job->cases - k < most ? job->cases - k : most;
+    return rounds_rows(job->model->device, job->windows.length, job->cases - k);
 }
 
 /* Whether the likeliest token is the wanted one. */
@@ -240,7 +231,7 @@ static alibi_status say_stopped(void *user)
 static alibi_status answering_init(struct answering *x)
 {
     const struct answers_job *job = x->job;
-    int64_t rows = rows_of(job), L = job->windows.length, V = job->model->config.vocab;
+    int64_t rows = rows_from(x, 0), L = job->windows.length, V = job->model->config.vocab;
     int64_t answered = rows * TASK_ANSWERS_MAX * TASK_ANSWER_TOKENS;
     bool chain = task_is_chain(job->windows.task);
 
@@ -271,7 +262,7 @@ alibi_status answers_take(struct answers *out, const struct answers_job *job)
     TRY(comm_agree(call_comm(job->call), status));
     TRY(rounds_run(&(struct rounds){ .call = job->call,
                                      .count = job->cases,
-                                     .bytes = (size_t)rows_of(job) * row,
+                                     .bytes = (size_t)rows_from(&x, 0) * row,
                                      .user = &x,
                                      .rows = rows_from,
                                      .compute = run_batch,
@@ -325,7 +316,7 @@ static alibi_status resolve(struct alibi_tasks *r, const struct model *m)
         l->at[l->count++] = r->length * factor;
     for (int i = 0; i < l->count; i++) {
         if (l->at[i] < 1 || l->at[i] > TASK_LENGTH_MAX)
-            return fail(ALIBI_USAGE, "length %lld: it has to be from 1 to %d", (long long)l->at[i],
+            return fail(ALIBI_USAGE, "length %lld: it must be from 1 to %d", (long long)l->at[i],
                         TASK_LENGTH_MAX);
         there = there || l->at[i] == r->length;
     }

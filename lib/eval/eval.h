@@ -119,6 +119,10 @@ struct rounds {
     alibi_status (*stopped)(void *user); /* the failure of a request to stop */
 };
 
+/* Windows of so many inputs that a device reads at a time: enough to keep it busy, at least 1 and
+ * at most `left`. */
+int64_t rounds_rows(const struct device *dev, int64_t inputs, int64_t left);
+
 /* All ranks agree on how it ended. */
 alibi_status rounds_run(const struct rounds *r);
 

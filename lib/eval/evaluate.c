@@ -59,7 +59,6 @@ static alibi_status evaluation_init(struct evaluation *e, const struct alibi_eva
     bool shares = shares_windows(eval, e->call);
     int64_t L = eval->protocol == ALIBI_STREAM ? STREAM_TOKENS : eval->length;
     int64_t stride = eval->protocol == ALIBI_SLIDING ? eval->stride : L;
-    int64_t tokens = e->model->device->ops->traits.batch_tokens;
     const struct pass_settings settings = { .skip = call_skip(e->call),
                                             .window = eval->window,
                                             .record = true,
@@ -85,9 +84,7 @@ static alibi_status evaluation_init(struct evaluation *e, const struct alibi_eva
                 (struct cache_window){ .positions = eval->window }; /* no score reaches further */
         TRY_RETURN(cache_new(&e->cache, e->model, 1, window));
     }
-    e->rows = L < tokens && !e->cache && !shares ? tokens / L : 1;
-    if (e->rows > e->windows.count)
-        e->rows = e->windows.count;
+    e->rows = e->cache || shares ? 1 : rounds_rows(e->model->device, L, e->windows.count);
     if (!size_product(&cells, (int64_t[]){ e->rows, L }, 2) || cells > INT64_MAX)
         return fail(ALIBI_MEMORY, "windows of %lld tokens do not fit in memory", (long long)L);
     TRY_RETURN(NEW_ARRAY(&e->tokens, (int64_t)cells, "evaluation inputs"));

@@ -160,11 +160,9 @@ struct series {
 static int64_t rows_from(void *user, int64_t k)
 {
     const struct series *s = user;
-    int64_t inputs = inputs_of(s->probe, s->context), left = s->probe->targets.count - k;
-    int64_t tokens = s->probe->model->device->ops->traits.batch_tokens;
-    int64_t most = inputs < tokens ? tokens / inputs : 1;
 
-    return left < most ? left : most;
+    return rounds_rows(s->probe->model->device, inputs_of(s->probe, s->context),
+                       s->probe->targets.count - k);
 }
 
 /* The losses [rows, T] of the targets of blocks k..k+rows-1. */

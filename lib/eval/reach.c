@@ -20,8 +20,7 @@ struct reading {
     struct workspace *workspace;
     struct reach reach;        /* of the batch under way */
     struct head_reach *heads;  /* [N, H], the sums so far */
-    int64_t rows;              /* windows of a batch, at most */
-    int32_t *tokens, *targets; /* [rows, L]; nothing is scored */
+    int32_t *tokens, *targets; /* [windows of a batch, L]; nothing is scored */
     float *nll;
     double started;
 };
@@ -46,27 +45,25 @@ static int64_t heads_of(const struct model *m)
     return m->config.layers * m->config.heads;
 }
 
-static alibi_status reading_init(struct reading *r)
-{
-    int64_t L = r->blocks.size, tokens = r->model->device->ops->traits.batch_tokens;
-    int64_t most = L < tokens ? tokens / L : 1;
-
-    r->rows = most < r->blocks.count ? most : r->blocks.count;
-    TRY_RETURN(NEW_ZERO_ARRAY(&r->heads, heads_of(r->model), "weights by distance"));
-    TRY_RETURN(NEW_ARRAY(&r->tokens, r->rows * L, "inputs of a probe"));
-    TRY_RETURN(NEW_ARRAY(&r->targets, r->rows * L, "targets of a probe"));
-    TRY_RETURN(NEW_ARRAY(&r->nll, r->rows * L, "losses of a probe"));
-    for (int64_t i = 0; i < r->rows * L; i++)
-        r->targets[i] = -1;
-    return workspace_new(&r->workspace, r->model,
-                         &(struct pass_settings){ .skip = call_skip(r->call), .reach = &r->reach });
-}
-
 static int64_t rows_from(void *user, int64_t k)
 {
     const struct reading *r = user;
 
-    return r->blocks.count - k < r->rows ? r->blocks.count - k : r->rows;
+    return rounds_rows(r->model->device, r->blocks.size, r->blocks.count - k);
+}
+
+static alibi_status reading_init(struct reading *r)
+{
+    int64_t L = r->blocks.size, rows = rows_from(r, 0);
+
+    TRY_RETURN(NEW_ZERO_ARRAY(&r->heads, heads_of(r->model), "weights by distance"));
+    TRY_RETURN(NEW_ARRAY(&r->tokens, rows * L, "inputs of a probe"));
+    TRY_RETURN(NEW_ARRAY(&r->targets, rows * L, "targets of a probe"));
+    TRY_RETURN(NEW_ARRAY(&r->nll, rows * L, "losses of a probe"));
+    for (int64_t i = 0; i < rows * L; i++)
+        r->targets[i] = -1;
+    return workspace_new(&r->workspace, r->model,
+                         &(struct pass_settings){ .skip = call_skip(r->call), .reach = &r->reach });
 }
 
 static alibi_status read_batch(void *user, int64_t k, int64_t rows, void *heads)

@@ -8,6 +8,13 @@
 
 #include "eval/eval.h"
 
+int64_t rounds_rows(const struct device *dev, int64_t inputs, int64_t left)
+{
+    int64_t tokens = dev->ops->traits.batch_tokens, rows = inputs < tokens ? tokens / inputs : 1;
+
+    return rows < left ? rows : left;
+}
+
 alibi_status rounds_run(const struct rounds *r)
 {
     alibi_status status;

@@ -6,6 +6,7 @@
  * The sizes are those that the model, the optimizer and the passes request from the device,
  * computed by the same functions. The largest batch and the longest input that fit are found by
  * bisection. */
+#include "eval/eval.h"
 #include "train/train.h"
 
 enum { MOST_BATCH = 1 << 16, MOST_LENGTH = 1 << 24 }; /* what the options allow */
@@ -68,7 +69,8 @@ static alibi_status measure(const struct trial *t, int64_t B, int64_t L, struct 
     if (gradients_exchanged(t->training, t->ranks))
         made.workspace = size_sum(made.workspace, channel_bytes(t->ranks));
     if (t->training->eval_every > 0) { /* passes of its own, beside those of training */
-        int64_t tokens = t->device->ops->traits.batch_tokens, rows = L < tokens ? tokens / L : 1;
+        int64_t rows = rounds_rows(t->device, L, INT64_MAX);
+
         TRY(model_measure(m, &settings, rows, L, false, &bytes));
         made.validation = size_sum(bytes.kept, bytes.passing);
     }
