@@ -198,7 +198,8 @@ static alibi_status time_calls(struct bench *b, alibi_status (*call)(struct benc
     for (int64_t i = 0; i < b->how->repeats; i++) {
         double begin = clock_seconds();
         if (call_stopped(b->context))
-            return fail(ALIBI_INTERRUPTED, "bench: stopped");
+            return fail(ALIBI_INTERRUPTED, "bench: stopped after %lld of %lld repeats",
+                        (long long)i, (long long)b->how->repeats);
         for (int64_t n = 0; n < times; n++)
             TRY_RETURN(call(b));
         TRY_RETURN(b->device->ops->finish(b->device));
@@ -421,14 +422,12 @@ alibi_status alibi_bench_model_attention(const alibi_model *model, const alibi_c
     TRY(evaluate_check_vocab(m, corpus_tokenizer(corpus), "the text"));
     TRY(evaluate_check_tokenizer(model->tokenizer, corpus));
     blocks = blocks_spread(span.count, length, how->batch);
-    if (blocks.count < how->batch) {
-        status = fail(ALIBI_BAD_INPUT,
-                      "'%s' has %lld tokens, too few for a batch of %lld x %lld; take fewer or "
-                      "shorter windows, or more text",
-                      corpus_name(corpus), (long long)span.count, (long long)how->batch,
-                      (long long)length);
-        goto out;
-    }
+    if (blocks.count < how->batch)
+        TRY(fail(ALIBI_BAD_INPUT,
+                 "'%s' has %lld tokens, too few for a batch of %lld x %lld; take fewer or shorter "
+                 "windows, or more text",
+                 corpus_name(corpus), (long long)span.count, (long long)how->batch,
+                 (long long)length));
     TRY(NEW_ARRAY(&measured, 2 * (N + 1), "results of a benchmark"));
     l.results = measured;
     l.every_pair = every_pair ? measured + N + 1 : NULL;

@@ -387,11 +387,9 @@ alibi_status bench_turns(alibi_device *device, const struct bench_turns *t,
     }
     for (int64_t round = -device->device.ops->traits.warm_up_steps; round < t->rounds; round++)
         for (int k = 0; k < entries; k++) {
-            if (call_stopped(call)) {
-                status = fail(ALIBI_INTERRUPTED, "bench: stopped after %lld of %lld rounds",
-                              (long long)(round < 0 ? 0 : round), (long long)t->rounds);
-                goto out;
-            }
+            if (call_stopped(call))
+                TRY(fail(ALIBI_INTERRUPTED, "bench: stopped after %lld of %lld rounds",
+                         (long long)(round < 0 ? 0 : round), (long long)t->rounds));
             TRY(take_turn(benches, device, t, round % 2 ? entries - 1 - k : k, round));
         }
 out:
@@ -469,10 +467,8 @@ alibi_status bench_eval(alibi_device *device, const struct alibi_config *config,
     double begin;
 
     TRY(check_shape(windows, length, 1));
-    if (call_stopped(call)) {
-        status = fail(ALIBI_INTERRUPTED, "bench: stopped before length %lld", (long long)length);
-        goto out;
-    }
+    if (call_stopped(call))
+        TRY(fail(ALIBI_INTERRUPTED, "bench: stopped before length %lld", (long long)length));
     device_reset_peak(dev);
     TRY(default_training(&training));
     TRY(bench_model(&m, device, config, length, false));

@@ -81,10 +81,9 @@ static alibi_status time_calls(struct bench *b, int direction, int64_t repeats, 
     TRY(dev->ops->finish(dev));
     for (int64_t i = 0; i < repeats; i++) {
         double begin = clock_seconds();
-        if (call_stopped(call)) {
-            status = fail(ALIBI_INTERRUPTED, "bench: stopped");
-            goto out;
-        }
+        if (call_stopped(call))
+            TRY(fail(ALIBI_INTERRUPTED, "bench: stopped after %lld of %lld repeats", (long long)i,
+                     (long long)repeats));
         for (int n = 0; n < times; n++)
             TRY(case_run(&b->c, direction, dev, b->tensors));
         TRY(dev->ops->finish(dev));

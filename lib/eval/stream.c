@@ -44,11 +44,9 @@ static alibi_status flattest_slope(const struct model *m, double *flattest)
 
         if (p->window > 0)
             continue;
-        if (!p->method->slope) {
-            status = fail(ALIBI_USAGE, "a window score needs slopes: position method '%s' has none",
-                          p->method->name);
-            goto out;
-        }
+        if (!p->method->slope)
+            TRY(fail(ALIBI_USAGE, "a window score needs slopes: position method '%s' has none",
+                     p->method->name));
         TRY(model_slopes(m, k, slopes));
         for (int64_t h = 0; h < m->config.heads; h++)
             *flattest = fmin(*flattest, (double)slopes[h]);

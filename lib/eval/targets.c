@@ -155,15 +155,12 @@ alibi_status targets_new(struct targets *t, struct span span, int64_t context, i
 
     *t = (struct targets){ 0 };
     TRY(span_documents(span, add_document, &d));
-    if (d.count == 0) {
-        status =
-            fail(ALIBI_BAD_INPUT,
+    if (d.count == 0)
+        TRY(fail(ALIBI_BAD_INPUT,
                  "'%s' has no document of %lld tokens, for a context of %lld and %lld targets: "
                  "its longest has %lld; use smaller contexts or longer documents",
                  corpus_name(span.corpus), (long long)(context + block), (long long)context,
-                 (long long)block, (long long)d.longest);
-        goto out;
-    }
+                 (long long)block, (long long)d.longest));
     room = blocks_up_to(&d, INT64_MAX);
     wanted = blocks < room ? blocks : room;
     TRY(NEW_ARRAY(&t->at, wanted, "target blocks"));

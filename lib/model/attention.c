@@ -450,13 +450,11 @@ static alibi_status check_scores(struct workspace *w, const struct pass *p, int6
         TRY(largest_of(dev, queries, H, tiles, tiles, &q));
         TRY(largest_of(dev, held, Hkv, stride, attention_tiles(keys), &k));
         *largest = k > *largest || isnan(k) ? k : *largest;
-        if (!(a->scale * q * *largest <= limit)) {
-            status = fail(ALIBI_NUMERIC,
-                          "scores of layer %lld may reach %.4g, but the window relies on at most "
-                          "%g: give a larger window score",
-                          (long long)layer, a->scale * q * *largest, limit);
-            goto out;
-        }
+        if (!(a->scale * q * *largest <= limit))
+            TRY(fail(ALIBI_NUMERIC,
+                     "scores of layer %lld may reach %.4g, but the window relies on at most %g: "
+                     "give a larger window score",
+                     (long long)layer, a->scale * q * *largest, limit));
     }
 out:
     dev->ops->buffer_free(dev, norms.data);

@@ -438,10 +438,8 @@ alibi_status model_outline(struct model **out, const struct alibi_config *config
     TRY(pattern_read(&m->pattern, config));
     TRY(check_config(config, &m->pattern.kind[0]));
     list_all(&counted, m);
-    if (counted.overflow) {
-        status = fail(ALIBI_MEMORY, "a model of that size does not fit: its parameters overflow");
-        goto out;
-    }
+    if (counted.overflow)
+        TRY(fail(ALIBI_MEMORY, "a model of that size does not fit: its parameters overflow"));
     TRY(NEW_ZERO_ARRAY(&m->blocks, config->layers, "the table of blocks"));
     TRY(NEW_ZERO_ARRAY(&m->parameters, counted.count, "the table of parameters"));
     listed.parameters = m->parameters;
@@ -532,12 +530,10 @@ alibi_status model_set_position(struct model *m, const char *position)
     TRY(alibi_config_resolve(&config));
     TRY(model_outline(&other, &config, m->device, m->type));
     differing = model_difference(m, other);
-    if (differing) {
-        status = fail(ALIBI_USAGE,
-                      "position '%s' cannot become '%s': they do not learn the same, as '%s' shows",
-                      m->config.position, config.position, differing);
-        goto out;
-    }
+    if (differing)
+        TRY(fail(ALIBI_USAGE,
+                 "position '%s' cannot become '%s': they do not learn the same, as '%s' shows",
+                 m->config.position, config.position, differing));
     m->config = config;
     m->pattern = other->pattern;
     memcpy(m->positions, other->positions, sizeof m->positions);

@@ -34,14 +34,11 @@ alibi_status meter_open(struct meter **out, const char *library, const char *add
     TRY(module_symbol(&m->energy, module, name, "nvmlDeviceGetTotalEnergyConsumption"));
     TRY(module_symbol(&m->clock, module, name, "nvmlDeviceGetClockInfo"));
     TRY(module_symbol(&m->shutdown, module, name, "nvmlShutdown"));
-    if (init() != NVML_SUCCESS) {
-        status = fail(ALIBI_DEVICE, "%s does not start", name);
-        goto out;
-    }
+    if (init() != NVML_SUCCESS)
+        TRY(fail(ALIBI_DEVICE, "%s does not start", name));
     if (find(address, &m->device) != NVML_SUCCESS) {
         m->shutdown();
-        status = fail(ALIBI_DEVICE, "%s does not know a GPU at '%s'", name, address);
-        goto out;
+        TRY(fail(ALIBI_DEVICE, "%s does not know a GPU at '%s'", name, address));
     }
     *out = m;
     m = NULL;

@@ -451,11 +451,9 @@ alibi_status pattern_name(char out[ALIBI_NAME_MAX], const struct pattern *p,
         TRY(name_preset(&name, p, &plain));
     else /* elements have become equal, and are no longer those of the preset */
         TRY(name_elements(&name, p, c));
-    if (name.length >= ALIBI_NAME_MAX) {
-        status = fail(ALIBI_USAGE, "position '%s' has more than %d bytes; use fewer elements",
-                      name.data, ALIBI_NAME_MAX - 1);
-        goto out;
-    }
+    if (name.length >= ALIBI_NAME_MAX)
+        TRY(fail(ALIBI_USAGE, "position '%s' has more than %d bytes; use fewer elements", name.data,
+                 ALIBI_NAME_MAX - 1));
     memset(out, 0, ALIBI_NAME_MAX);
     memcpy(out, name.data, name.length);
 out:
