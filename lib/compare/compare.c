@@ -323,7 +323,7 @@ static alibi_status run_models(alibi_device *device, const struct request *r,
     count_models(&work, work.own);
     alone_begin(&alone, call);
     for (int n = 0; n < models && status == ALIBI_OK; n++) {
-        struct alibi_compare_seed result;
+        struct alibi_compare_seed result = { 0 };
         int k = n / methods;
 
         if (!work.mine[n])
@@ -331,9 +331,8 @@ static alibi_status run_models(alibi_device *device, const struct request *r,
         status = call_stopped(call) || call_stopped(&alone.call)
                      ? ALIBI_INTERRUPTED
                      : result_init(&result, r->compare.seeds.at[k], r->compare.lengths.count);
-        if (status != ALIBI_OK)
-            break;
-        status = run_model(device, r, n % methods, k, corpus, dir, &result, &work, &alone.call);
+        if (status == ALIBI_OK)
+            status = run_model(device, r, n % methods, k, corpus, dir, &result, &work, &alone.call);
         result_fini(&result);
         if (status == ALIBI_NUMERIC) {
             if (failed.count++ == 0) {

@@ -52,7 +52,8 @@ alibi_status request_folder(char **out, const struct request *r, int i, int k, c
 /* ---- result (result.c) */
 
 /* Memory for an evaluation at each of `count` lengths, with and without a sliding window. It is
- * allocated at once, so that the peak memory of a training does not depend on progress. */
+ * allocated at once, so that the peak memory of a training does not depend on progress. On failure
+ * nothing is allocated. */
 alibi_status result_init(struct alibi_compare_seed *s, int64_t seed, int count);
 void result_fini(struct alibi_compare_seed *s);
 

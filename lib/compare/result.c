@@ -52,9 +52,15 @@ static const struct field part_fields[] = { PART(INT, tokens), PART(REAL, nll) }
 
 alibi_status result_init(struct alibi_compare_seed *s, int64_t seed, int count)
 {
+    alibi_status status;
+
     *s = (struct alibi_compare_seed){ .seed = seed };
-    TRY_RETURN(NEW_ZERO_ARRAY(&s->by_length, count, "a method's results"));
-    return NEW_ZERO_ARRAY(&s->sliding, count, "a method's results");
+    TRY(NEW_ZERO_ARRAY(&s->by_length, count, "a method's results"));
+    TRY(NEW_ZERO_ARRAY(&s->sliding, count, "a method's results"));
+out:
+    if (status != ALIBI_OK)
+        result_fini(s);
+    return status;
 }
 
 void result_fini(struct alibi_compare_seed *s)

@@ -328,6 +328,19 @@ static void one_flipped_bit_anywhere_in_a_result_is_found(void **state)
     remove_temporary_folder(dir);
 }
 
+static void a_result_without_memory_leaves_nothing_allocated(void **state)
+{
+    struct alibi_compare_seed m;
+    size_t before = alibi_memory_now();
+
+    (void)state;
+    for (int64_t n = 1; n <= 2; n++) {
+        assert_ok(alibi_inject_fault("memory", n));
+        assert_fails(result_init(&m, 7, 4), ALIBI_MEMORY, "results");
+        assert_int_equal(alibi_memory_now(), before);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -339,6 +352,7 @@ int main(void)
         cmocka_unit_test(a_result_of_version_0_1_keeps_its_training_and_is_verified),
         cmocka_unit_test(a_result_of_before_streams_keeps_its_training_and_is_evaluated_again),
         cmocka_unit_test(one_flipped_bit_anywhere_in_a_result_is_found),
+        cmocka_unit_test(a_result_without_memory_leaves_nothing_allocated),
     };
 
     omp_set_num_threads(1); /* for models this small threads only cost time */
