@@ -389,6 +389,15 @@ alibi_status alibi_export(const char *model, const struct alibi_export *how, con
     if (how->format < 0 || how->format >= PROGRAMS)
         return fail(ALIBI_USAGE, "cannot export '%s': format %d is not known", model, how->format);
     program = &programs[how->format];
+    if (how->weights < ALIBI_PRECISION_AUTO || how->weights > ALIBI_Q8_0)
+        return fail(ALIBI_USAGE,
+                    "cannot export '%s': weights %d is not a type of numbers; use ALIBI_FP32, "
+                    "_BF16, _FP16, _Q8_0 or _PRECISION_AUTO",
+                    model, how->weights);
+    if (how->shard_bytes < 0)
+        return fail(ALIBI_USAGE,
+                    "cannot export '%s': shard_bytes %lld is negative; use 0 for the default, 5e9",
+                    model, (long long)how->shard_bytes);
     if (how->weights == ALIBI_Q8_0 && how->format != ALIBI_GGUF)
         return fail(ALIBI_USAGE, "cannot export '%s' for %s as q8_0, which only GGUF files have",
                     model, program->name);

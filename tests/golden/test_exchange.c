@@ -369,6 +369,12 @@ static void a_model_of_no_family_is_refused_with_the_closest_one(void **state)
     assert_fails(alibi_export(ours, &(struct alibi_export){ .format = 7 }, within(folder, "out"),
                               &result, test_call()),
                  ALIBI_USAGE, "format 7");
+    assert_fails(alibi_export(ours, &(struct alibi_export){ .weights = 17 }, within(folder, "out"),
+                              &result, test_call()),
+                 ALIBI_USAGE, "weights 17");
+    assert_fails(alibi_export(ours, &(struct alibi_export){ .shard_bytes = -1 },
+                              within(folder, "out"), &result, test_call()),
+                 ALIBI_USAGE, "shard_bytes -1");
     assert_false(folder_exists(within(folder, "out")));
 }
 
