@@ -6,7 +6,9 @@
 
 enum { READER_DEPTH = 12 };
 
-/* The experiment that is being filled, and the path of keys to the member that is being read. */
+/* The experiment that is being filled, and the path of keys to the member that is being read.
+ * fill_numbers(), which is called before the sections are read, refuses a file whose members are so
+ * deep that the path has no room for them. */
 struct reader {
     alibi_experiment *e;
     const char *path[READER_DEPTH];

@@ -10,8 +10,7 @@
 
 void reader_enter(struct reader *r, const char *key)
 {
-    if (r->depth < READER_DEPTH)
-        r->path[r->depth++] = key;
+    r->path[r->depth++] = key;
 }
 
 void reader_enter_index(struct reader *r, size_t index)

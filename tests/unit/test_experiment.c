@@ -77,6 +77,24 @@ static void a_member_has_its_line(void **state)
     }
 }
 
+static void a_file_deeper_than_any_section_is_refused(void **state)
+{
+    static const char start[] = "{ \"experiment\": 1, \"settings\": ";
+    char text[sizeof start + 64] = "";
+    char *path = path_in("deep.json");
+    alibi_experiment *e = NULL;
+
+    (void)state;
+    for (int depth = 8; depth < 16; depth++) {
+        snprintf(text, sizeof text, "%s%.*s%.*s}", start, depth, "[[[[[[[[[[[[[[[[", depth,
+                 "]]]]]]]]]]]]]]]]");
+        write_file(path, text, strlen(text));
+        assert_fails(alibi_experiment_open(&e, path, NULL), ALIBI_BAD_INPUT,
+                     depth < 11 ? "texts" : "too deep");
+    }
+    mem_free(path);
+}
+
 static void lists_of_values_make_models(void **state)
 {
     static const char *const names[] = { "alibi-8", "alibi-16", "none-8", "none-16", "one" };
@@ -433,6 +451,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_member_has_its_line),
+        cmocka_unit_test_setup_teardown(a_file_deeper_than_any_section_is_refused, make_folder,
+                                        drop_folder),
         cmocka_unit_test_setup_teardown(lists_of_values_make_models, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(verdicts_follow_the_interval_and_the_margin, make_folder,
                                         drop_folder),
