@@ -99,6 +99,9 @@ void text_append_bytes(struct text *t, const void *bytes, size_t length);
 /* ALIBI_OK, or the first failure of an append, with its message. */
 alibi_status text_status(const struct text *t);
 void text_free(struct text *t);
+/* *out gets the text (mem_free) if `status`, that of the function which wrote it, is ALIBI_OK;
+ * otherwise the text is freed. Returns `status`. */
+alibi_status text_give(struct text *t, alibi_status status, char **out);
 
 /* ---- files (file.c, folder.c; os.h makes the system calls) */
 
@@ -137,6 +140,10 @@ alibi_status file_replace(const char *path, const void *bytes, size_t length);
 /* The same for a file that several processes may replace at the same time: none of them fails, and
  * the last one's content stays. */
 alibi_status file_replace_shared(const char *path, const void *bytes, size_t length);
+/* Both for a file of a folder, whose content is `text`. They fail as the text did. */
+alibi_status file_replace_within(const char *folder, const char *name, const struct text *text);
+alibi_status file_replace_shared_within(const char *folder, const char *name,
+                                        const struct text *text);
 /* The same for the bytes that `write` writes. A device, a pipe or a link is written in place, and
  * "-" is standard output. */
 alibi_status file_replace_with(const char *path,

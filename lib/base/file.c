@@ -404,6 +404,32 @@ alibi_status file_replace_shared(const char *path, const void *bytes, size_t len
     return write_aside(path, suffix, write_content, &(struct content){ bytes, length });
 }
 
+static alibi_status replace_within(const char *folder, const char *name, const struct text *text,
+                                   alibi_status (*replace)(const char *path, const void *bytes,
+                                                           size_t length))
+{
+    alibi_status status;
+    char *path = NULL;
+
+    TRY(text_status(text));
+    TRY(path_join(&path, folder, name));
+    TRY(replace(path, text->data, text->length));
+out:
+    mem_free(path);
+    return status;
+}
+
+alibi_status file_replace_within(const char *folder, const char *name, const struct text *text)
+{
+    return replace_within(folder, name, text, file_replace);
+}
+
+alibi_status file_replace_shared_within(const char *folder, const char *name,
+                                        const struct text *text)
+{
+    return replace_within(folder, name, text, file_replace_shared);
+}
+
 /* ---- names */
 
 alibi_status file_truncate(const char *path, int64_t bytes)

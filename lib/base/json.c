@@ -52,6 +52,23 @@ out:
     return status;
 }
 
+alibi_status json_read_within(json_t **out, const char *folder, const char *name)
+{
+    alibi_status status;
+    char *path = NULL;
+    bool has;
+
+    TRY(folder_has(&has, folder, name));
+    *out = NULL;
+    if (!has)
+        goto out;
+    TRY(path_join(&path, folder, name));
+    TRY(json_read(out, path));
+out:
+    mem_free(path);
+    return status;
+}
+
 static alibi_status member(const json_t **out, const json_t *object, const char *key,
                            const char *path)
 {
@@ -261,4 +278,44 @@ void json_write_raw(struct json_writer *w, const char *key, const char *json)
 {
     begin_value(w, key);
     text_append_bytes(w->out, json, strlen(json));
+}
+
+/* ---- numbers of a struct */
+
+void json_write_fields(struct json_writer *w, const struct json_field *fields, int count,
+                       const void *values)
+{
+    for (int i = 0; i < count; i++) {
+        const void *at = (const char *)values + fields[i].offset;
+
+        if (fields[i].type == FIELD_REAL)
+            json_write_real(w, fields[i].name, *(const double *)at);
+        else if (fields[i].type == FIELD_SIZE)
+            json_write_int(w, fields[i].name, (int64_t) * (const size_t *)at);
+        else
+            json_write_int(w, fields[i].name, *(const int64_t *)at);
+    }
+}
+
+alibi_status json_read_fields(const json_t *object, const struct json_field *fields, int count,
+                              void *values, const char *path)
+{
+    for (int i = 0; i < count; i++) {
+        const struct json_field *f = &fields[i];
+        void *at = (char *)values + f->offset;
+        int64_t number;
+
+        if (f->type == FIELD_REAL && json_is_null(json_object_get(object, f->name))) {
+            *(double *)at = INFINITY;
+        } else if (f->type == FIELD_REAL) {
+            TRY_RETURN(json_get_real(object, f->name, at, path));
+        } else {
+            TRY_RETURN(json_get_int(object, f->name, 0, INT64_MAX, &number, path));
+            if (f->type == FIELD_SIZE)
+                *(size_t *)at = (size_t)number;
+            else
+                *(int64_t *)at = number;
+        }
+    }
+    return ALIBI_OK;
 }

@@ -13,6 +13,8 @@
  * ...". */
 alibi_status json_parse(json_t **out, const char *bytes, size_t length, const char *path);
 alibi_status json_read(json_t **out, const char *path);
+/* The file `name` of a folder. NULL: there is none. */
+alibi_status json_read_within(json_t **out, const char *folder, const char *name);
 /* Members with their type and range checked; ALIBI_BAD_INPUT names path and key. */
 alibi_status json_get_int(const json_t *object, const char *key, int64_t min, int64_t max,
                           int64_t *out, const char *path);
@@ -66,6 +68,23 @@ void json_write_bool(struct json_writer *w, const char *key, bool value);
 void json_write_null(struct json_writer *w, const char *key);
 void json_write_string(struct json_writer *w, const char *key, const char *value);
 void json_write_raw(struct json_writer *w, const char *key, const char *json); /* JSON already */
+
+/* ---- numbers of a struct as members
+ *
+ * A table names them. Writing and reading both follow it, and a number reads back exactly. */
+enum json_field_type { FIELD_INT, FIELD_SIZE, FIELD_REAL }; /* int64_t, size_t, double */
+
+struct json_field {
+    const char *name;
+    enum json_field_type type;
+    size_t offset;
+};
+
+void json_write_fields(struct json_writer *w, const struct json_field *fields, int count,
+                       const void *values);
+/* Whole numbers must not be negative. A real number that is null is infinite. */
+alibi_status json_read_fields(const json_t *object, const struct json_field *fields, int count,
+                              void *values, const char *path);
 
 /* The value of an option, as in a recipe (options.c). */
 void option_write(struct json_writer *w, const char *key, const struct alibi_option *o,

@@ -91,6 +91,15 @@ void text_free(struct text *t)
     *t = (struct text){ 0 };
 }
 
+alibi_status text_give(struct text *t, alibi_status status, char **out)
+{
+    if (status == ALIBI_OK)
+        *out = t->data;
+    else
+        text_free(t);
+    return status;
+}
+
 void alibi_text_free(char *text)
 {
     mem_free(text);

@@ -398,13 +398,10 @@ static alibi_status write_report(const struct alibi_compare_result *result, cons
 {
     alibi_status status;
     struct text text = { 0 };
-    char *path = NULL;
 
     TRY(format(&text, result));
-    TRY(path_join(&path, dir, name));
-    TRY(file_replace(path, text.data, text.length));
+    TRY(file_replace_within(dir, name, &text));
 out:
-    mem_free(path);
     text_free(&text);
     return status;
 }
@@ -490,23 +487,13 @@ alibi_status alibi_compare_text(char **out, const struct alibi_compare_result *r
                                 bool colour)
 {
     struct text text = { 0 };
-    alibi_status status = report_text(&text, result, columns, colour);
 
-    if (status == ALIBI_OK)
-        *out = text.data;
-    else
-        text_free(&text);
-    return status;
+    return text_give(&text, report_text(&text, result, columns, colour), out);
 }
 
 alibi_status alibi_compare_json(char **out, const struct alibi_compare_result *result)
 {
     struct text text = { 0 };
-    alibi_status status = report_json(&text, result);
 
-    if (status == ALIBI_OK)
-        *out = text.data;
-    else
-        text_free(&text);
-    return status;
+    return text_give(&text, report_json(&text, result), out);
 }

@@ -43,19 +43,16 @@ static void record(void *user, const struct journal_line *l)
 static alibi_status add_log(struct report_training *t, const char *run, int method, int64_t steps,
                             int64_t all)
 {
-    alibi_status status;
     struct log_reader reader = { .log = &t->log[t->logs], .steps = all };
-    char *path = NULL;
+    bool has;
 
-    TRY(path_join(&path, run, NAME_LOG));
-    if (!file_exists(path))
-        goto out;
+    TRY_RETURN(folder_has(&has, run, NAME_LOG));
+    if (!has)
+        return ALIBI_OK;
     *reader.log = (struct report_log){ .method = method, .steps = steps };
-    TRY(journal_read(run, record, &reader));
+    TRY_RETURN(journal_read(run, record, &reader));
     t->logs++;
-out:
-    mem_free(path);
-    return status;
+    return ALIBI_OK;
 }
 
 static alibi_status write_page(const struct alibi_compare_result *result,
@@ -66,13 +63,10 @@ static alibi_status write_page(const struct alibi_compare_result *result,
 {
     alibi_status status;
     struct text page = { 0 };
-    char *path = NULL;
 
     TRY(format(&page, result, t));
-    TRY(path_join(&path, dir, NAME_PAGE));
-    TRY(file_replace_shared(path, page.data, page.length));
+    TRY(file_replace_shared_within(dir, NAME_PAGE, &page));
 out:
-    mem_free(path);
     text_free(&page);
     return status;
 }
@@ -172,21 +166,16 @@ out:
  * cannot be read any more: its page must not be replaced by an empty one. */
 static alibi_status check_readable(const struct alibi_compare_result *result, const char *dir)
 {
-    alibi_status status;
-    char *path = NULL;
+    bool has;
 
-    TRY(path_join(&path, dir, NAME_RESULTS));
-    for (int i = 0; i < result->methods && file_exists(path); i++)
-        if (result->method[i].seeds == 0 || result->method[i].seed[0].lengths == 0) {
-            status = fail(ALIBI_BAD_INPUT,
-                          "'%s' has the results of an older version; repeat its 'alibi compare', "
-                          "which evaluates the models again, or keep its page",
-                          dir);
-            goto out;
-        }
-out:
-    mem_free(path);
-    return status;
+    TRY_RETURN(folder_has(&has, dir, NAME_RESULTS));
+    for (int i = 0; i < result->methods && has; i++)
+        if (result->method[i].seeds == 0 || result->method[i].seed[0].lengths == 0)
+            return fail(ALIBI_BAD_INPUT,
+                        "'%s' has the results of an older version; repeat its 'alibi compare', "
+                        "which evaluates the models again, or keep its page",
+                        dir);
+    return ALIBI_OK;
 }
 
 static alibi_status write_comparison(const char *dir, int64_t refresh, bool *finished)
@@ -219,28 +208,19 @@ out:
 /* The first path of its text; runs of older versions do not know it. */
 static alibi_status read_source(struct report_run *run, const char *dir)
 {
-    alibi_status status;
-    char *path = NULL;
     json_t *source = NULL;
     const json_t *files;
-    bool has;
 
-    snprintf(run->text.name, sizeof run->text.name, "%s",
-             run->builtin.bytes > 0 ? "built-in text" : "");
-    TRY(path_join(&path, dir, NAME_SOURCE));
-    TRY(folder_has(&has, dir, NAME_SOURCE));
-    if (!has)
-        goto out;
-    TRY(json_read(&source, path));
+    TRY_RETURN(json_read_within(&source, dir, NAME_SOURCE));
     files = json_object_get(source, "files");
     if (json_is_string(json_array_get(files, 0)))
         snprintf(run->text.name, sizeof run->text.name, "%s",
                  json_string_value(json_array_get(files, 0)));
+    else if (run->builtin.bytes > 0)
+        snprintf(run->text.name, sizeof run->text.name, "built-in text");
     run->text.paths = (int64_t)json_array_size(files);
-out:
     json_decref(source);
-    mem_free(path);
-    return status;
+    return ALIBI_OK;
 }
 
 enum { RUN_GROUPS = 3 };

@@ -354,31 +354,21 @@ static alibi_status write_recipe(const struct request *r, const char *path)
 }
 
 /* The counts of a text, as results.json has them too. */
-static const struct {
-    const char *key;
-    size_t offset;
-} text_counts[] = {
-    { "paths", offsetof(struct alibi_corpus_info, paths) },
-    { "checksum", offsetof(struct alibi_corpus_info, checksum) },
-    { "documents", offsetof(struct alibi_corpus_info, documents) },
-    { "tokens", offsetof(struct alibi_corpus_info, tokens) },
-    { "words", offsetof(struct alibi_corpus_info, words) },
-    { "bytes", offsetof(struct alibi_corpus_info, bytes) },
-    { "vocab", offsetof(struct alibi_corpus_info, vocab) },
+#define COUNTED(name)                                                                              \
+    {                                                                                              \
+#name, FIELD_INT, offsetof(struct alibi_corpus_info, name)                                 \
+    }
+static const struct json_field text_counts[] = {
+    COUNTED(paths), COUNTED(checksum), COUNTED(documents), COUNTED(tokens),
+    COUNTED(words), COUNTED(bytes),    COUNTED(vocab),
 };
 enum { TEXT_COUNTS = sizeof text_counts / sizeof *text_counts };
-
-static int64_t *text_count(struct request *r, int i)
-{
-    return (int64_t *)(void *)((char *)&r->info + text_counts[i].offset);
-}
 
 static alibi_status write_text(const struct request *r, const char *path)
 {
     alibi_status status;
     struct text json = { 0 };
     struct json_writer w = json_writer(&json);
-    struct request copy = *r;
     char name[ALIBI_TEXT_NAME_MAX];
 
     snprintf(name, sizeof name, "%s", r->info.name);
@@ -389,8 +379,7 @@ static alibi_status write_text(const struct request *r, const char *path)
     json_write_int(&w, "tokenizer", r->tokenizer);
     json_write_object(&w, "text");
     json_write_string(&w, "path", name);
-    for (int i = 0; i < TEXT_COUNTS; i++)
-        json_write_int(&w, text_counts[i].key, *text_count(&copy, i));
+    json_write_fields(&w, text_counts, TEXT_COUNTS, &r->info);
     json_write_string(&w, "tokenizer", r->type);
     json_write_bool(&w, "own_valid", r->own_valid);
     json_write_end(&w);
@@ -484,9 +473,8 @@ static alibi_status read_text(struct request *r, const json_t *text, const char 
     const char *value;
 
     for (int i = 0; i < TEXT_COUNTS; i++)
-        if (json_object_get(text, text_counts[i].key))
-            TRY_RETURN(
-                json_get_int(text, text_counts[i].key, 0, INT64_MAX, text_count(r, i), path));
+        if (json_object_get(text, text_counts[i].name))
+            TRY_RETURN(json_read_fields(text, &text_counts[i], 1, &r->info, path));
     if (json_object_get(text, "path")) {
         TRY_RETURN(json_get_text(text, "path", &value, path));
         snprintf(r->info.name, sizeof r->info.name, "%s", value);

@@ -12,14 +12,6 @@
 
 enum { RESULT_BYTES_MAX = 1 << 24 };
 
-enum field_type { FIELD_INT, FIELD_SIZE, FIELD_REAL };
-
-struct field {
-    const char *name;
-    enum field_type type;
-    size_t offset;
-};
-
 /* clang-format off */
 #define TRAINED(kind, name) { #name, FIELD_##kind, offsetof(struct alibi_compare_seed, name) }
 #define EVAL(kind, name) { #name, FIELD_##kind, offsetof(struct alibi_eval_result, name) }
@@ -28,12 +20,12 @@ struct field {
 /* clang-format on */
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-static const struct field training_fields[] = {
+static const struct json_field training_fields[] = {
     TRAINED(REAL, train_tokens_per_s), TRAINED(REAL, train_seconds), TRAINED(REAL, train_loss),
     TRAINED(SIZE, peak_bytes),         TRAINED(INT, parameters),
 };
 
-static const struct field eval_fields[] = {
+static const struct json_field eval_fields[] = {
     EVAL(INT, length),          EVAL(INT, stride),      EVAL(REAL, nll),
     EVAL(REAL, standard_error), EVAL(REAL, ppl),        EVAL(REAL, word_ppl),
     EVAL(REAL, bits_per_byte),  EVAL(INT, tokens),      EVAL(INT, words),
@@ -43,10 +35,10 @@ static const struct field eval_fields[] = {
     EVAL(INT, available),
 };
 
-static const struct field bin_fields[] = { BIN(INT, first), BIN(INT, last), BIN(INT, tokens),
-                                           BIN(REAL, nll) };
+static const struct json_field bin_fields[] = { BIN(INT, first), BIN(INT, last), BIN(INT, tokens),
+                                                BIN(REAL, nll) };
 
-static const struct field part_fields[] = { PART(INT, tokens), PART(REAL, nll) };
+static const struct json_field part_fields[] = { PART(INT, tokens), PART(REAL, nll) };
 
 /* ---- the results of one training */
 
@@ -86,35 +78,20 @@ struct alibi_eval_result result_none(int64_t length)
 
 /* ---- writing */
 
-static void write_fields(struct json_writer *w, const struct field *fields, int count,
-                         const void *values)
-{
-    for (int i = 0; i < count; i++) {
-        const char *at = (const char *)values + fields[i].offset;
-
-        if (fields[i].type == FIELD_REAL)
-            json_write_real(w, fields[i].name, *(const double *)at);
-        else if (fields[i].type == FIELD_SIZE)
-            json_write_int(w, fields[i].name, (int64_t) * (const size_t *)at);
-        else
-            json_write_int(w, fields[i].name, *(const int64_t *)at);
-    }
-}
-
 void result_write_eval(struct json_writer *w, const struct alibi_eval_result *e)
 {
-    write_fields(w, eval_fields, COUNT(eval_fields), e);
+    json_write_fields(w, eval_fields, COUNT(eval_fields), e);
     json_write_array_line(w, "by_position");
     for (int b = 0; b < e->bins; b++) {
         json_write_object_line(w, NULL);
-        write_fields(w, bin_fields, COUNT(bin_fields), &e->by_position[b]);
+        json_write_fields(w, bin_fields, COUNT(bin_fields), &e->by_position[b]);
         json_write_end(w);
     }
     json_write_end(w);
     json_write_array_line(w, "parts");
     for (int k = 0; k < e->parts; k++) {
         json_write_object_line(w, NULL);
-        write_fields(w, part_fields, COUNT(part_fields), &e->part[k]);
+        json_write_fields(w, part_fields, COUNT(part_fields), &e->part[k]);
         json_write_end(w);
     }
     json_write_end(w);
@@ -144,7 +121,7 @@ static void write_name(struct json_writer *w, const char *key, const char *name)
 void result_write_cost(struct json_writer *w, const struct alibi_compare_seed *s)
 {
     json_write_int(w, "seed", s->seed);
-    write_fields(w, training_fields, COUNT(training_fields), s);
+    json_write_fields(w, training_fields, COUNT(training_fields), s);
     write_name(w, "device", s->device);
     write_name(w, "precision", s->device[0] != '\0' ? alibi_precision_name(s->precision) : "");
     write_name(w, "machine", s->machine);
@@ -172,29 +149,6 @@ alibi_status result_write(const struct alibi_compare_seed *s, const char *method
 }
 
 /* ---- reading */
-
-static alibi_status read_fields(const json_t *object, const struct field *fields, int count,
-                                void *values, const char *path)
-{
-    for (int i = 0; i < count; i++) {
-        const struct field *f = &fields[i];
-        char *at = (char *)values + f->offset;
-        int64_t number;
-
-        if (f->type == FIELD_REAL && json_is_null(json_object_get(object, f->name))) {
-            *(double *)at = INFINITY;
-        } else if (f->type == FIELD_REAL) {
-            TRY_RETURN(json_get_real(object, f->name, (double *)at, path));
-        } else {
-            TRY_RETURN(json_get_int(object, f->name, 0, INT64_MAX, &number, path));
-            if (f->type == FIELD_SIZE)
-                *(size_t *)at = (size_t)number;
-            else
-                *(int64_t *)at = number;
-        }
-    }
-    return ALIBI_OK;
-}
 
 /* A name that is null or, in a file of an older version, absent is empty. */
 static alibi_status read_name(const json_t *file, const char *key, char *name, size_t size,
@@ -248,15 +202,15 @@ alibi_status result_read_eval(const json_t *object, int protocol, struct alibi_e
     const json_t *bins, *parts;
 
     *e = (struct alibi_eval_result){ .protocol = protocol };
-    TRY_RETURN(read_fields(object, eval_fields, COUNT(eval_fields), e, path));
+    TRY_RETURN(json_read_fields(object, eval_fields, COUNT(eval_fields), e, path));
     TRY_RETURN(read_array(object, "by_position", ALIBI_POSITION_BINS, &bins, &e->bins, path));
     for (int b = 0; b < e->bins; b++)
-        TRY_RETURN(read_fields(json_array_get(bins, (size_t)b), bin_fields, COUNT(bin_fields),
-                               &e->by_position[b], path));
+        TRY_RETURN(json_read_fields(json_array_get(bins, (size_t)b), bin_fields, COUNT(bin_fields),
+                                    &e->by_position[b], path));
     TRY_RETURN(read_array(object, "parts", ALIBI_EVAL_PARTS, &parts, &e->parts, path));
     for (int k = 0; k < e->parts; k++)
-        TRY_RETURN(read_fields(json_array_get(parts, (size_t)k), part_fields, COUNT(part_fields),
-                               &e->part[k], path));
+        TRY_RETURN(json_read_fields(json_array_get(parts, (size_t)k), part_fields,
+                                    COUNT(part_fields), &e->part[k], path));
     if (e->tokens == 0)
         *e = result_none(e->length);
     return ALIBI_OK;
@@ -281,7 +235,7 @@ static alibi_status read_evals(const json_t *file, const char *key, enum alibi_p
 
 alibi_status result_read_cost(const json_t *file, struct alibi_compare_seed *s, const char *path)
 {
-    TRY_RETURN(read_fields(file, training_fields, COUNT(training_fields), s, path));
+    TRY_RETURN(json_read_fields(file, training_fields, COUNT(training_fields), s, path));
     return read_origin(file, s, path);
 }
 

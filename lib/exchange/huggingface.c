@@ -91,19 +91,6 @@ out:
 
 enum { ROWS_BYTES = 1 << 20 };
 
-static alibi_status write_text(const char *folder, const char *name, const struct text *text)
-{
-    alibi_status status;
-    char *path = NULL;
-
-    TRY(text_status(text));
-    TRY(path_join(&path, folder, name));
-    TRY(file_replace(path, text->data, text->length));
-out:
-    mem_free(path);
-    return status;
-}
-
 /* The type that transformers loads the weights in. */
 static const char *torch_type(const struct outgoing *o)
 {
@@ -146,8 +133,8 @@ static alibi_status write_config(const struct outgoing *o, const char *folder)
     json_write_object(&w, NULL);
     write_ends(o, &w);
     json_write_end(&w);
-    TRY(write_text(folder, NAME_CONFIG, &config));
-    TRY(write_text(folder, "generation_config.json", &generation));
+    TRY(file_replace_within(folder, NAME_CONFIG, &config));
+    TRY(file_replace_within(folder, "generation_config.json", &generation));
 out:
     text_free(&config);
     text_free(&generation);
@@ -205,7 +192,7 @@ static alibi_status write_tokenizer(const struct outgoing *o, const char *folder
     size_t bytes;
 
     TRY(of_bytes ? format_bytes(&json) : tokenizer_format(t, &json));
-    TRY(write_text(folder, NAME_TOKENIZER, &json));
+    TRY(file_replace_within(folder, NAME_TOKENIZER, &json));
     TRY(check_auto_tokenizer(o, &json));
     json_write_object(&w, NULL);
     json_write_string(&w, "tokenizer_class", "PreTrainedTokenizerFast");
@@ -219,7 +206,7 @@ static alibi_status write_tokenizer(const struct outgoing *o, const char *folder
                           of_bytes ? "<|endoftext|>" : name);
     }
     json_write_end(&w);
-    TRY(write_text(folder, "tokenizer_config.json", &config));
+    TRY(file_replace_within(folder, "tokenizer_config.json", &config));
 out:
     alibi_text_free(name);
     text_free(&json);
@@ -339,7 +326,7 @@ static alibi_status write_index(const struct outgoing *o, const struct weight_fi
             json_write_string(&w, o->tensors->tensors[t].name, shards[i].name);
     json_write_end(&w);
     json_write_end(&w);
-    TRY(write_text(folder, NAME_WEIGHTS ".index.json", &json));
+    TRY(file_replace_within(folder, NAME_WEIGHTS ".index.json", &json));
 out:
     text_free(&json);
     return status;

@@ -220,7 +220,7 @@ alibi_status folder_save_model(const alibi_experiment *e, int model, int seed, c
     const struct trained *t = &m->seed[seed];
     struct text json = { 0 };
     struct json_writer w = json_writer(&json);
-    char *run = NULL, *path = NULL;
+    char *run = NULL;
 
     json_write_object(&w, NULL);
     json_write_string(&w, "name", m->name);
@@ -243,10 +243,8 @@ alibi_status folder_save_model(const alibi_experiment *e, int model, int seed, c
     streams_write(&w, e, model, seed);
     json_write_seal(&w);
     TRY(folder_of_model(&run, e, model, seed, dir));
-    TRY(path_join(&path, run, NAME_RESULT));
-    TRY(sealed_write(path, &json));
+    TRY(file_replace_within(run, NAME_RESULT, &json));
 out:
-    mem_free(path);
     mem_free(run);
     text_free(&json);
     return status;
@@ -364,33 +362,30 @@ out:
 
 const char *const text_kind_names[TEXT_KINDS] = { "bytes", "bpe", "words" };
 
-static const struct {
-    const char *key;
-    size_t offset;
-} text_numbers[] = {
-    { "checksum", offsetof(struct experiment_text, text_checksum) },
-    { "tokenizer_checksum", offsetof(struct experiment_text, tokenizer_checksum) },
-    { "documents", offsetof(struct experiment_text, info.documents) },
-    { "tokens", offsetof(struct experiment_text, info.tokens) },
-    { "words", offsetof(struct experiment_text, info.words) },
-    { "bytes", offsetof(struct experiment_text, info.bytes) },
-    { "vocab", offsetof(struct experiment_text, info.vocab) },
-    { "paths", offsetof(struct experiment_text, info.paths) },
-    { "builtin_seed", offsetof(struct experiment_text, builtin.seed) },
-    { "builtin_bytes", offsetof(struct experiment_text, builtin.bytes) },
-    { "files_checksum", offsetof(struct experiment_text, files_checksum) },
-    { "files_bytes", offsetof(struct experiment_text, files_bytes) },
-    { "valid_checksum", offsetof(struct experiment_text, valid_checksum) },
+#define NUMBER(name, member)                                                                       \
+    {                                                                                              \
+        name, FIELD_INT, offsetof(struct experiment_text, member)                                  \
+    }
+static const struct json_field text_numbers[] = {
+    NUMBER("checksum", text_checksum),
+    NUMBER("tokenizer_checksum", tokenizer_checksum),
+    NUMBER("documents", info.documents),
+    NUMBER("tokens", info.tokens),
+    NUMBER("words", info.words),
+    NUMBER("bytes", info.bytes),
+    NUMBER("vocab", info.vocab),
+    NUMBER("paths", info.paths),
+    NUMBER("builtin_seed", builtin.seed),
+    NUMBER("builtin_bytes", builtin.bytes),
+    /* Older files do not have these. */
+    NUMBER("files_checksum", files_checksum),
+    NUMBER("files_bytes", files_bytes),
+    NUMBER("valid_checksum", valid_checksum),
 };
 enum {
     TEXT_NUMBERS = sizeof text_numbers / sizeof *text_numbers,
-    TEXT_NUMBERS_OLD = TEXT_NUMBERS - 3, /* older files have only these */
+    TEXT_NUMBERS_OLD = TEXT_NUMBERS - 3,
 };
-
-static int64_t *text_number(struct experiment_text *t, int i)
-{
-    return (int64_t *)(void *)((char *)t + text_numbers[i].offset);
-}
 
 /* The requested tokenizer. */
 static void write_asked(struct json_writer *w, const alibi_experiment *e, int text)
@@ -413,7 +408,6 @@ static void write_asked(struct json_writer *w, const alibi_experiment *e, int te
 void text_write(struct json_writer *w, const alibi_experiment *e, int text)
 {
     const struct experiment_text *t = &e->text[text];
-    struct experiment_text copy = *t;
     char name[ALIBI_TEXT_NAME_MAX];
 
     snprintf(name, sizeof name, "%s", t->info.name);
@@ -422,8 +416,7 @@ void text_write(struct json_writer *w, const alibi_experiment *e, int text)
     json_write_string(w, "tokenizer", t->type);
     write_asked(w, e, text);
     json_write_bool(w, "own_valid", t->own_valid);
-    for (int i = 0; i < TEXT_NUMBERS; i++)
-        json_write_int(w, text_numbers[i].key, *text_number(&copy, i));
+    json_write_fields(w, text_numbers, TEXT_NUMBERS, t);
     json_write_array(w, "unigram");
     for (int i = 0; i < t->unigrams; i++) {
         json_write_object_line(w, NULL);
@@ -469,8 +462,8 @@ static alibi_status load_text(alibi_experiment *e, int text, const char *dir)
         goto out;
     TRY(sealed_read(&file, path, RESULT_BYTES_MAX));
     for (int i = 0; i < TEXT_NUMBERS; i++)
-        if (i < TEXT_NUMBERS_OLD || json_object_get(file, text_numbers[i].key))
-            TRY(json_get_int(file, text_numbers[i].key, 0, INT64_MAX, text_number(t, i), path));
+        if (i < TEXT_NUMBERS_OLD || json_object_get(file, text_numbers[i].name))
+            TRY(json_read_fields(file, &text_numbers[i], 1, t, path));
     t->info.checksum = t->text_checksum;
     json_write_object(&w, NULL);
     write_asked(&w, e, text);
@@ -523,25 +516,17 @@ alibi_status alibi_experiment_load(alibi_experiment *e, const char *dir)
 static alibi_status read_entered(const char *dir, char name[ALIBI_NAME_MAX],
                                  char tier[ALIBI_NAME_MAX], bool *held)
 {
-    alibi_status status;
-    char *path = NULL;
     json_t *json = NULL;
     const char *value;
 
-    TRY(path_join(&path, dir, NAME_EXPERIMENT));
-    *held = file_exists(path);
-    name[0] = tier[0] = '\0';
-    if (!*held)
-        goto out;
-    TRY(json_read(&json, path));
+    TRY_RETURN(json_read_within(&json, dir, NAME_EXPERIMENT));
+    *held = json != NULL;
     value = json_string_value(json_object_get(json, "tier"));
     snprintf(tier, ALIBI_NAME_MAX, "%s", value ? value : "");
     value = json_string_value(json_object_get(json, "name"));
     snprintf(name, ALIBI_NAME_MAX, "%s", value ? value : "");
-out:
     json_decref(json);
-    mem_free(path);
-    return status;
+    return ALIBI_OK;
 }
 
 alibi_status alibi_experiment_folder_tier(const char *dir, char tier[ALIBI_NAME_MAX], bool *held)
@@ -638,8 +623,8 @@ alibi_status folder_enter(const alibi_experiment *e, const char *dir)
     dump = copy ? json_dumps(copy, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     if (dump == NULL)
         TRY(fail(ALIBI_MEMORY, "not enough memory for an experiment"));
-    TRY(path_join(&path, dir, NAME_EXPERIMENT));
-    TRY(file_replace(path, dump, strlen(dump)));
+    TRY(file_replace_within(dir, NAME_EXPERIMENT,
+                            &(struct text){ .data = dump, .length = strlen(dump) }));
     for (int i = 0; i < 2; i++) {
         mem_free(path);
         path = NULL;

@@ -720,18 +720,6 @@ static alibi_status view_init(struct report_experiment *x, const alibi_experimen
 
 /* ---- files and the public interface */
 
-static alibi_status write_file(const char *dir, const char *name, const struct text *text)
-{
-    alibi_status status;
-    char *path = NULL;
-
-    TRY(path_join(&path, dir, name));
-    TRY(file_replace_shared(path, text->data, text->length));
-out:
-    mem_free(path);
-    return status;
-}
-
 /* Whether all that was asked for is done. */
 static bool selection_is_complete(const alibi_experiment *e)
 {
@@ -759,9 +747,9 @@ alibi_status results_write(const alibi_experiment *e, const char *dir, int64_t r
     TRY(format_json(&json, e));
     TRY(format_csv(&csv, e));
     TRY(report_experiment_html(&page, &x));
-    TRY(write_file(dir, NAME_RESULTS, &json));
-    TRY(write_file(dir, "results.csv", &csv));
-    TRY(write_file(dir, NAME_PAGE, &page));
+    TRY(file_replace_shared_within(dir, NAME_RESULTS, &json));
+    TRY(file_replace_shared_within(dir, "results.csv", &csv));
+    TRY(file_replace_shared_within(dir, NAME_PAGE, &page));
     if (finished)
         *finished = done;
 out:
@@ -779,11 +767,7 @@ alibi_status alibi_experiment_text(char **out, const alibi_experiment *e, int co
     alibi_status status = view_init(&x, e, false);
 
     if (status == ALIBI_OK)
-        status = report_experiment_text(&text, &x, columns, colour);
-    if (status == ALIBI_OK)
-        *out = text.data;
-    else
-        text_free(&text);
+        status = text_give(&text, report_experiment_text(&text, &x, columns, colour), out);
     view_fini(&x);
     return status;
 }
@@ -791,11 +775,6 @@ alibi_status alibi_experiment_text(char **out, const alibi_experiment *e, int co
 alibi_status alibi_experiment_json(char **out, const alibi_experiment *e)
 {
     struct text text = { 0 };
-    alibi_status status = format_json(&text, e);
 
-    if (status == ALIBI_OK)
-        *out = text.data;
-    else
-        text_free(&text);
-    return status;
+    return text_give(&text, format_json(&text, e), out);
 }

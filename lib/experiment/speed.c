@@ -23,23 +23,15 @@
 
 enum { ROUNDS = 20, SPEED_BYTES_MAX = 1 << 20 };
 
-static const struct {
-    const char *key;
-    size_t offset;
-} fields[] = {
-    { "train_seconds", offsetof(struct speed, train_seconds) },
-    { "train_error", offsetof(struct speed, train_error) },
-    { "train_memory", offsetof(struct speed, train_memory) },
-    { "eval_seconds", offsetof(struct speed, eval_seconds) },
-    { "eval_error", offsetof(struct speed, eval_error) },
-    { "eval_memory", offsetof(struct speed, eval_memory) },
+#define NUMBER(name)                                                                               \
+    {                                                                                              \
+#name, FIELD_REAL, offsetof(struct speed, name)                                            \
+    }
+static const struct json_field fields[] = {
+    NUMBER(train_seconds), NUMBER(train_error), NUMBER(train_memory),
+    NUMBER(eval_seconds),  NUMBER(eval_error),  NUMBER(eval_memory),
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
-
-static double *field(struct speed *s, int i)
-{
-    return (double *)(void *)((char *)s + fields[i].offset);
-}
 
 /* ---- the file */
 
@@ -57,17 +49,16 @@ void speed_write(struct json_writer *w, const alibi_experiment *e, int evaluatio
 
     for (int i = 0; i < v->lengths.count; i++)
         for (int m = 0; m < e->models; m++) {
-            struct speed s = v->speed[i * e->models + m];
+            const struct speed *s = &v->speed[i * e->models + m];
 
-            if (!v->has[m] || s.train_seconds == 0)
+            if (!v->has[m] || s->train_seconds == 0)
                 continue;
             json_write_object_line(w, NULL);
             json_write_string(w, "model", e->model[m].name);
             json_write_int(w, "length", v->lengths.at[i]);
-            json_write_string(w, "device", s.device);
-            json_write_string(w, "date", s.date);
-            for (int k = 0; k < FIELDS; k++)
-                json_write_real(w, fields[k].key, *field(&s, k));
+            json_write_string(w, "device", s->device);
+            json_write_string(w, "date", s->date);
+            json_write_fields(w, fields, FIELDS, s);
             json_write_end(w);
         }
 }
@@ -130,8 +121,7 @@ alibi_status speed_load(alibi_experiment *e, int evaluation, const char *dir)
         s = find_entry(e, evaluation, model, length);
         if (s == NULL)
             continue;
-        for (int k = 0; k < FIELDS; k++)
-            TRY(json_get_real(entry, fields[k].key, field(s, k), path));
+        TRY(json_read_fields(entry, fields, FIELDS, s, path));
         snprintf(s->device, sizeof s->device, "%s", device);
         snprintf(s->date, sizeof s->date, "%s", date);
     }

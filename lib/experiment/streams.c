@@ -8,28 +8,15 @@
 
 #include "experiment/experiment.h"
 
-static const struct {
-    const char *key;
-    size_t offset;
-} fields[] = {
-    { "read_seconds", offsetof(struct bench_stream, read_seconds) },
-    { "read_error", offsetof(struct bench_stream, read_error) },
-    { "decode_seconds", offsetof(struct bench_stream, decode_seconds) },
-    { "decode_error", offsetof(struct bench_stream, decode_error) },
-    { "cache_bytes", offsetof(struct bench_stream, cache_bytes) },
+#define NUMBER(name)                                                                               \
+    {                                                                                              \
+#name, FIELD_REAL, offsetof(struct bench_stream, name)                                     \
+    }
+static const struct json_field fields[] = {
+    NUMBER(read_seconds), NUMBER(read_error),  NUMBER(decode_seconds),
+    NUMBER(decode_error), NUMBER(cache_bytes),
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
-
-static double *field(struct bench_stream *s, int i)
-{
-    return (double *)(void *)((char *)s + fields[i].offset);
-}
-
-static void write_fields(struct json_writer *w, struct bench_stream s)
-{
-    for (int i = 0; i < FIELDS; i++)
-        json_write_real(w, fields[i].key, *field(&s, i));
-}
 
 /* ---- result.json */
 
@@ -47,7 +34,7 @@ void streams_write(struct json_writer *w, const alibi_experiment *e, int model, 
             json_write_object_line(w, NULL);
             json_write_string(w, "evaluation", e->evaluation[v].name);
             json_write_int(w, "length", e->evaluation[v].lengths.at[i]);
-            write_fields(w, t->measured[v][i].stream);
+            json_write_fields(w, fields, FIELDS, &t->measured[v][i].stream);
             json_write_end(w);
         }
     json_write_end(w);
@@ -67,8 +54,7 @@ alibi_status streams_read(const alibi_experiment *e, struct trained *t, const js
 
         TRY_RETURN(json_get_text(entry, "evaluation", &name, path));
         TRY_RETURN(json_get_int(entry, "length", 1, INT64_MAX, &length, path));
-        for (int i = 0; i < FIELDS; i++)
-            TRY_RETURN(json_get_real(entry, fields[i].key, field(&s, i), path));
+        TRY_RETURN(json_read_fields(entry, fields, FIELDS, &s, path));
         for (int v = 0; v < e->evaluations; v++)
             for (int i = 0; i < e->evaluation[v].lengths.count; i++)
                 if (e->evaluation[v].kind == KIND_STREAM && t->measured[v] != NULL &&
@@ -191,7 +177,7 @@ void streams_report(struct json_writer *w, const alibi_experiment *e)
                 json_write_string(w, "model", e->model[m].name);
                 json_write_int(w, "length", e->evaluation[v].lengths.at[i]);
                 json_write_int(w, "seeds", seeds);
-                write_fields(w, s);
+                json_write_fields(w, fields, FIELDS, &s);
                 json_write_end(w);
             }
     json_write_end(w);

@@ -294,6 +294,69 @@ static void too_many_levels_fail(void **state)
     text_free(&text);
 }
 
+/* ---- numbers of a struct */
+
+struct numbers {
+    int64_t whole;
+    size_t bytes;
+    double real, infinite;
+};
+
+static const struct json_field number_fields[] = {
+    { "whole", FIELD_INT, offsetof(struct numbers, whole) },
+    { "bytes", FIELD_SIZE, offsetof(struct numbers, bytes) },
+    { "real", FIELD_REAL, offsetof(struct numbers, real) },
+    { "infinite", FIELD_REAL, offsetof(struct numbers, infinite) },
+};
+
+static void numbers_of_a_struct_read_back_and_bad_ones_are_named(void **state)
+{
+    const struct numbers n = { INT64_C(1) << 62, 77, 1.0 / 3, INFINITY };
+    struct numbers back = { 0 };
+    struct text text = { 0 };
+    struct json_writer w = json_writer(&text);
+    json_t *json = NULL;
+
+    (void)state;
+    json_write_object(&w, NULL);
+    json_write_fields(&w, number_fields, 4, &n);
+    json_write_end(&w);
+    assert_ok(json_parse(&json, text.data, text.length, "r.json"));
+    assert_ok(json_read_fields(json, number_fields, 4, &back, "r.json"));
+    assert_memory_equal(&back, &n, sizeof n);
+    json_object_set_new(json, "bytes", json_integer(-1));
+    assert_fails(json_read_fields(json, number_fields, 4, &back, "r.json"), ALIBI_BAD_INPUT,
+                 "'r.json': 'bytes' is -1");
+    json_object_del(json, "whole");
+    assert_fails(json_read_fields(json, number_fields, 4, &back, "r.json"), ALIBI_BAD_INPUT,
+                 "'r.json': the key 'whole' is missing");
+    json_decref(json);
+    text_free(&text);
+}
+
+static void a_file_within_a_folder_is_written_and_read(void **state)
+{
+    char *dir = temporary_folder();
+    struct text text = { 0 };
+    json_t *json = NULL;
+
+    (void)state;
+    assert_ok(json_read_within(&json, dir, "r.json"));
+    assert_null(json);
+    text_append(&text, "[1, 2]");
+    assert_ok(file_replace_within(dir, "r.json", &text));
+    assert_ok(json_read_within(&json, dir, "r.json"));
+    assert_int_equal(json_array_size(json), 2);
+    json_decref(json);
+    assert_ok(alibi_inject_fault("memory", 1));
+    text_append(&text, "%1000d", 3);
+    assert_fails(file_replace_shared_within(dir, "r.json", &text), ALIBI_MEMORY, "a text");
+    assert_ok(json_read_within(&json, dir, "r.json")); /* what was there remains */
+    json_decref(json);
+    text_free(&text);
+    remove_temporary_folder(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -308,6 +371,8 @@ int main(void)
         cmocka_unit_test(reals_read_back_the_same_and_are_short),
         cmocka_unit_test(lines_and_levels_are_laid_out),
         cmocka_unit_test(too_many_levels_fail),
+        cmocka_unit_test(numbers_of_a_struct_read_back_and_bad_ones_are_named),
+        cmocka_unit_test(a_file_within_a_folder_is_written_and_read),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
