@@ -472,13 +472,17 @@ static void print_task(const struct alibi_tasks *t, const struct alibi_task_resu
         printf("\n%s: %s; chance %.2g\n%8s %7s %7s %13s %8s  by depth, from the start\n",
                task->name, summary, task->chance, "length", "score", "error", "95% interval",
                "loss");
+    if (!isnan(task->trained.value))
+        printf("%8lld %7.3f %7.3f  with the position of its training\n", (long long)t->length,
+               task->trained.value, task->trained.error);
     for (int i = 0; i < t->lengths.count; i++)
         if (task->at[i].why != ALIBI_CELL_NOT_LEARNED)
             print_cell(t, task, &task->at[i]);
     if (!task->learned)
-        printf("%8s  not learned: the score at %lld is below 0.95, so it would say nothing about "
+        printf("%8s  not learned: the score at %lld%s is below 0.95, so it would say nothing about "
                "length\n",
-               "longer", (long long)t->length);
+               "longer", (long long)t->length,
+               isnan(task->trained.value) ? "" : " with the position of its training");
     if (task->chain)
         print_positions(t, task);
 }
@@ -548,6 +552,8 @@ static void json_tasks(const struct job *job, const struct alibi_tasks_result *r
         cli_json_open(NULL, '{');
         cli_json_text("task", r->task[i].name);
         cli_json_flag("learned", r->task[i].learned);
+        if (!isnan(r->task[i].trained.value))
+            json_estimate("trained_score", r->task[i].trained);
         cli_json_real(r->task[i].chain ? "chance_nll" : "chance", r->task[i].chance);
         cli_json_open("lengths", '[');
         for (int k = 0; k < r->request.lengths.count; k++)

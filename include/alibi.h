@@ -1057,7 +1057,7 @@ ALIBI_API const struct alibi_option *alibi_tasks_options(int *count);
 
 enum alibi_cell {
     ALIBI_CELL_MEASURED,
-    ALIBI_CELL_NOT_LEARNED,  /* past L, and the score at L is below 0.95 */
+    ALIBI_CELL_NOT_LEARNED,  /* past L and the training length, and the task is not learned */
     ALIBI_CELL_NO_POSITIONS, /* the position method ends before that length */
 };
 
@@ -1081,10 +1081,11 @@ struct alibi_task_cell {
 
 struct alibi_task_result {
     char name[ALIBI_NAME_MAX];
-    bool learned;   /* the score at L is 0.95 or more */
+    bool learned;   /* the score at L, with the position of the training, is 0.95 or more */
     bool has_depth; /* depth_score has values */
     bool chain;     /* markov */
     double chance;  /* the score of guessing; for markov the loss of equal frequencies */
+    struct alibi_estimate trained; /* that score, if the model has another position; or NaN */
     struct alibi_task_cell at[ALIBI_LIST_MAX]; /* for each of request.lengths */
 };
 

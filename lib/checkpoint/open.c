@@ -266,6 +266,7 @@ alibi_status alibi_model_open_as(alibi_model **out, alibi_device *device, const 
     TRY(manifest_read(&manifest, m->path));
     m->weights = manifest.parts[PART_MODEL].crc32;
     TRY(checkpoint_read_config(m->path, &config, &m->tokenizer));
+    memcpy(m->trained, config.position, sizeof m->trained);
     TRY(checkpoint_choose_position(&config, m->path, position, path, device, call));
     TRY(model_new(&m->model, &config, &device->device, device->type, false));
     TRY(checkpoint_read_weights(m->path, m->model));

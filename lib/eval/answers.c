@@ -6,8 +6,9 @@
  *
  *   1 - mean(e) / (ln k - mean Bayes' loss)        0: equal frequencies, 1: the best prediction
  *
- * A task is learned if its score at the training length is 0.95 or more. Otherwise a failure past
- * that length says nothing about length, so those cells are not measured. */
+ * A task is learned if its score at L, with the position of the model's training, is 0.95 or more.
+ * Otherwise a failure past that length says nothing about length, so those cells are not measured.
+ * A stretched position has a price at L, which must not hide its scores past L. */
 #include <math.h>
 #include <string.h>
 
@@ -286,6 +287,8 @@ out:
 
 struct probe {
     const struct model *model;
+    struct model trained; /* the same weights with the position of their training */
+    bool other;           /* than the model's */
     const alibi_tokenizer *tokenizer;
     struct span text;
     struct alibi_tasks request; /* resolved */
@@ -424,10 +427,11 @@ static void fill_cell(struct alibi_task_cell *cell, const struct answers *a, dou
     }
 }
 
-static alibi_status measure_cell(struct probe *p, const struct task *task,
-                                 struct alibi_task_result *r, struct alibi_task_cell *cell)
+static alibi_status measure_cell(struct probe *p, const struct model *model,
+                                 const struct task *task, struct alibi_task_result *r,
+                                 struct alibi_task_cell *cell)
 {
-    struct answers_job job = { .model = p->model,
+    struct answers_job job = { .model = model,
                                .windows = probe_windows(p, task, cell->length),
                                .cases = p->request.cases,
                                .depths = p->request.depths,
@@ -448,25 +452,33 @@ static alibi_status measure_cell(struct probe *p, const struct task *task,
 static alibi_status measure_task(struct probe *p, struct alibi_task_result *r)
 {
     alibi_status status;
+    int64_t L = p->request.length, trained = p->model->config.train_length;
+    struct alibi_task_cell as_trained = { .length = L };
     struct task *task = NULL;
 
     TRY(task_new(&task, task_find(r->name), p->tokenizer));
     r->chain = task_is_chain(task);
     r->has_depth = task_has_depth(task);
+    r->trained = (struct alibi_estimate){ NAN, NAN };
+    if (p->other) {
+        TRY(measure_cell(p, &p->trained, task, r, &as_trained));
+        r->trained = as_trained.score;
+        r->learned = r->trained.value >= learned_score;
+    }
     for (int i = 0; i < p->request.lengths.count; i++) { /* ascending: L is before those past it */
         struct alibi_task_cell *cell = &r->at[i];
 
         cell->length = p->request.lengths.at[i];
         if (cell->length > model_longest(p->model))
             cell->why = ALIBI_CELL_NO_POSITIONS;
-        else if (cell->length > p->request.length && !r->learned)
+        else if (cell->length > L && cell->length > trained && !r->learned)
             cell->why = ALIBI_CELL_NOT_LEARNED;
         if (cell->why != ALIBI_CELL_MEASURED) {
             p->to_read -= cell->length * p->request.cases;
             continue;
         }
-        TRY(measure_cell(p, task, r, cell));
-        if (cell->length == p->request.length)
+        TRY(measure_cell(p, p->model, task, r, cell));
+        if (cell->length == L && !p->other)
             r->learned = cell->score.value >= learned_score;
     }
 out:
@@ -507,6 +519,10 @@ alibi_status alibi_tasks_check(const alibi_model *model, const struct alibi_task
 
 static alibi_status prepare(struct probe *p, const alibi_model *model, const alibi_corpus *corpus)
 {
+    p->trained = *p->model; /* shares its buffers */
+    p->other = model->trained[0] != '\0' && strcmp(model->trained, p->model->config.position) != 0;
+    if (p->other)
+        TRY_RETURN(model_set_position(&p->trained, model->trained));
     TRY_RETURN(resolve(&p->request, p->model));
     TRY_RETURN(evaluate_check_vocab(p->model, p->tokenizer, "the model"));
     TRY_RETURN(evaluate_check_tokenizer(model->tokenizer, corpus));
@@ -547,6 +563,7 @@ alibi_status alibi_probe_tasks(struct alibi_tasks_result **out, const alibi_mode
     TRY(check_ranks(&p, model, corpus));
     r->request = p.request;
     r->tasks = p.request.tasks.count;
+    p.to_read = p.other ? p.request.length * p.request.cases * r->tasks : 0;
     for (int i = 0; i < p.request.lengths.count; i++)
         p.to_read += p.request.lengths.at[i] * p.request.cases * r->tasks;
     p.started = p.reported = clock_seconds();

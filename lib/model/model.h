@@ -329,8 +329,9 @@ alibi_status model_read_listed(struct workspace *w, const int32_t *list, int64_t
 struct alibi_model {
     struct model *model;
     alibi_tokenizer *tokenizer;
-    char *path;       /* of the checkpoint */
-    uint32_t weights; /* checksum of their file, as its manifest has it */
+    char *path;                   /* of the checkpoint */
+    uint32_t weights;             /* checksum of their file, as its manifest has it */
+    char trained[ALIBI_NAME_MAX]; /* the position of its training; "": that of the model */
 };
 
 #endif

@@ -105,6 +105,10 @@ head -n 1 stdout | grep -q "split valid of 'built-in text'" && pass "things are 
 run "$ALIBI" probe tasks run --cases 2 --no-quiet valid.txt
 [ "$code" = 0 ] && grep -q "skipped: task 'passkey' needs windows of at least" stderr &&
     pass "tasks that do not fit are skipped" || fail "tasks" "no note"
+run "$ALIBI" "${tasks[@]}" --tasks markov,recall --lengths 128 --as-position none
+[ "$code" = 0 ] && [ "$(grep -c '^ *64 .* with the position of its training$' stdout)" = 2 ] &&
+    [ "$(grep -c '^ *128 ' stdout)" = 1 ] && grep -q 'at 64 with the position of .* below' stdout &&
+    pass "another position is judged by that of the training" || fail "tasks" "another rule"
 expect 3 "task 'passkey' needs windows of at least 46 tokens; the length is 16" \
     "$ALIBI" probe tasks run --quiet valid.txt --tasks passkey
 expect 2 "no task 'pass'; there are passkey, " "$ALIBI" "${tasks[@]}" --tasks pass

@@ -257,8 +257,34 @@ static void cells_past_the_training_length_need_a_task_that_is_learned(void **st
     assert_true(r->task[0].at[1].why == ALIBI_CELL_MEASURED && r->task[0].at[1].length == L);
     assert_int_equal(r->task[0].at[2].why, ALIBI_CELL_NO_POSITIONS);
     alibi_tasks_free(r);
+    how.lengths.count = 0;
+    snprintf(model.trained, sizeof model.trained, "none"); /* neither has learned it */
+    assert_ok(alibi_probe_tasks(&r, &model, c, ALIBI_ALL, &how, test_call()));
+    assert_true(r->task[0].trained.value < 0.95 && !r->task[0].learned);
+    assert_int_equal(r->task[0].at[1].why, ALIBI_CELL_NOT_LEARNED);
+    alibi_tasks_free(r);
     free_model(&model);
     free_model(&learned);
+    alibi_corpus_free(c);
+}
+
+static void lengths_of_the_training_are_measured_in_any_case(void **state)
+{
+    alibi_corpus *c = new_corpus();
+    struct alibi_model model = new_model("alibi", c, 1);
+    struct alibi_tasks how = request("needles");
+    struct alibi_tasks_result *r = NULL;
+
+    (void)state;
+    model.model->config.train_length = 4 * L;
+    how.length = L;
+    assert_ok(alibi_probe_tasks(&r, &model, c, ALIBI_ALL, &how, test_call()));
+    assert_false(r->task[0].learned);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(r->task[0].at[i].why,
+                         i <= 2 ? ALIBI_CELL_MEASURED : ALIBI_CELL_NOT_LEARNED);
+    alibi_tasks_free(r);
+    free_model(&model);
     alibi_corpus_free(c);
 }
 
@@ -383,6 +409,7 @@ static void a_small_model_learns_the_chain_from_a_mixture(void **state)
     struct alibi_tasks how = request("markov");
     struct alibi_tasks_result *r = NULL;
     alibi_model *model;
+    double as_trained;
 
     (void)state;
     assert_ok(alibi_corpus_builtin(&parts[0], 1, 60000, NULL, test_call()));
@@ -415,6 +442,19 @@ static void a_small_model_learns_the_chain_from_a_mixture(void **state)
     assert_true(r->task[0].learned);
     assert_true(r->task[0].at[1].score.value > 0.8);
     assert_close(p->result.valid_text[1].loss, r->task[0].at[0].nll, 0.05);
+    assert_true(isnan(r->task[0].trained.value)); /* it has the position of its training */
+    as_trained = r->task[0].at[0].score.value;
+    alibi_tasks_free(r);
+    alibi_model_free(model);
+
+    /* Without its slopes it fails at 64, but its weights have learned the task. */
+    assert_ok(alibi_model_open_as(&model, p->device, p->run, "none", test_call()));
+    how.lengths = (struct alibi_int_list){ 1, { 128 } };
+    assert_ok(alibi_probe_tasks(&r, model, mix, ALIBI_ALL, &how, test_call()));
+    assert_true(r->task[0].at[0].score.value < 0.9);
+    assert_true(r->task[0].learned && r->task[0].trained.value == as_trained);
+    assert_int_equal(r->task[0].at[1].why, ALIBI_CELL_MEASURED);
+    assert_string_equal(alibi_model_view_config(model)->position, "none");
     alibi_tasks_free(r);
     alibi_model_free(model);
     drop_site((void **)&p);
@@ -426,6 +466,7 @@ int main(void)
         cmocka_unit_test(scores_are_those_of_a_plain_loop_over_logits),
         cmocka_unit_test(a_vocabulary_so_large_that_answers_are_read_in_turns_changes_no_score),
         cmocka_unit_test(cells_past_the_training_length_need_a_task_that_is_learned),
+        cmocka_unit_test(lengths_of_the_training_are_measured_in_any_case),
         cmocka_unit_test(tasks_that_do_not_fit_are_skipped_unless_they_are_named),
         cmocka_unit_test(wrong_requests_are_named),
         cmocka_unit_test(a_stop_request_and_missing_memory_leave_nothing),
