@@ -222,6 +222,8 @@ static alibi_status replace_position(struct alibi_config *config, const char *po
                       path, config->position, c.position, differing);
         goto out;
     }
+    if (strcmp(config->position, c.position) != 0)
+        TRY(pattern_check_endless(&is->pattern, position));
     call_note(call, "position '%s' in place of '%s', with which '%s' was trained", c.position,
               config->position, path);
     TRY(pattern_dropped(&dropped, &was->pattern, &is->pattern, position, c.layers));

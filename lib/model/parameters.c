@@ -555,6 +555,8 @@ alibi_status model_check_position(const struct alibi_config *config, const char 
     TRY(alibi_config_resolve(&known));
     TRY(model_outline(&m, &known, &device, DTYPE_F32));
     TRY(model_set_position(m, position));
+    if (strcmp(known.position, m->config.position) != 0)
+        TRY(pattern_check_endless(&m->pattern, position));
     TRY(model_check_length(m, length));
 out:
     model_free(m);

@@ -461,11 +461,35 @@ out:
     return status;
 }
 
+static double until_of(const struct position *p)
+{
+    return p->method->until ? p->method->until(p) : 1;
+}
+
 static bool is_over(const struct position *p, int64_t done, int64_t steps)
 {
-    double until = p->method->until ? p->method->until(p) : 1;
+    double until = until_of(p);
 
     return until < 1 && done >= llround(until * (double)steps);
+}
+
+double pattern_until(const struct pattern *p)
+{
+    double until = 1;
+
+    for (int k = 0; k < p->kinds; k++)
+        until = fmin(until, until_of(&p->kind[k]));
+    return until;
+}
+
+alibi_status pattern_check_endless(const struct pattern *p, const char *name)
+{
+    if (pattern_until(p) == 1)
+        return ALIBI_OK;
+    return fail(ALIBI_USAGE,
+                "position '%s' ends after a share of the training steps, and a test has none: use "
+                "the same without 'until', such as 'rotary', or 'none', which is what remains",
+                name);
 }
 
 alibi_status pattern_name_after(char out[ALIBI_NAME_MAX], const struct pattern *p,

@@ -154,6 +154,11 @@ alibi_status pattern_name(char out[ALIBI_NAME_MAX], const struct pattern *p,
 alibi_status pattern_name_after(char out[ALIBI_NAME_MAX], const struct pattern *p,
                                 const struct alibi_config *c, int64_t done, int64_t steps);
 
+/* The share of a training after which the first layers lose their position; 1: none does. */
+double pattern_until(const struct pattern *p);
+/* ALIBI_USAGE if a position for tests, which have no steps, has such an end. */
+alibi_status pattern_check_endless(const struct pattern *p, const char *name);
+
 /* The name of the pattern with that temperature in all layers that see more keys than in training.
  */
 alibi_status pattern_name_tempered(char out[ALIBI_NAME_MAX], const struct pattern *p,

@@ -840,6 +840,25 @@ static void note_wide_window(const struct run *r)
               (long long)(L >= 8 ? L / 8 : 1));
 }
 
+/* Layers that lose their position late need a learning rate with which the others adapt to it. */
+static void note_low_rate(const struct run *r)
+{
+    const struct alibi_training *t = &r->training;
+    double until = pattern_until(&r->model->pattern), rate;
+    int64_t last = llround(until * (double)t->steps);
+
+    if (last >= t->steps || r->state.step > 0 || r->forecast->end_said)
+        return;
+    rate = schedule_lr(t, last + 1) / t->lr;
+    if (rate >= 0.2)
+        return;
+    r->forecast->end_said = true;
+    call_note(r->call,
+              "position '%s' ends after step %lld, when the learning rate is %.2g%% of its peak: "
+              "too low for the layers to adapt; try --schedule wsd --decay-share %.2g",
+              r->model->config.position, (long long)last, 100 * rate, 0.8 * (1 - until));
+}
+
 static void warn_of_warmup(const struct run *r)
 {
     const struct alibi_training *t = &r->training;
@@ -926,6 +945,7 @@ static alibi_status train(alibi_device *device, const struct alibi_config *confi
     warn_of_warmup(&r);
     warn_of_small_text(&r);
     note_wide_window(&r);
+    note_low_rate(&r);
     TRY(loop(&r));
     warn_of_divergence(&r);
     *result = result_of(&r);

@@ -125,7 +125,7 @@ struct forecast {
     double test_tokens;                /* scored after training, of all models */
     int64_t steps; /* of the current model that were seen, and the time of all but the first */
     double seconds;
-    bool said, small_text_said;
+    bool said, small_text_said, end_said;
     uint64_t windows_said; /* a bit for each preset */
     bool experiment;       /* its models are those of a file */
 };

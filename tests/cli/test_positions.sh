@@ -55,6 +55,15 @@ hybrid:window=8 0
 3*rotary:window=64,none 0
 drope:window=64 0
 END
+# Layers that lose their position late, when the default schedule has almost no rate left.
+for how in "drope 1" "drope --schedule wsd --decay-share 0.1 0" "drope:until=0.25 0" "rotary 0"; do
+    rm -rf noted
+    check "training $how" "$ALIBI" train "${small[@]}" --steps 16 --warmup 1 --no-quiet \
+        --out noted --position ${how% *}
+    [ "$(grep -c "'drope' ends after step 14, when the .* is 4[.0-9]*% .*; try .* --decay-share 0.1" \
+        stderr)" = "${how##* }" ] && pass "${how##* } notes about its rate" ||
+        fail "$how" "not ${how##* } notes about its rate"
+done
 check "presets beside each other" "$ALIBI" compare "${text[@]}" --layers 4 --width 16 --heads 2 \
     --batch 2 --steps 2 --warmup 1 --train-length 32 --methods alibi,reach,hybrid --seeds 1,2 \
     --lengths 32 --eval-tokens 640 --out several
@@ -169,6 +178,8 @@ check "a model as it was trained" "$ALIBI" eval own "${held[@]}"
 plain=$(member stdout nll)
 check "as itself" "$ALIBI" eval own "${held[@]}" --as-position alibi:bias-max=4
 same=$(member stdout nll)
+expect 2 "'drope' ends after a share of the training steps, and a test has none: use .*'rotary'" \
+    "$ALIBI" eval own "${held[@]}" --as-position drope
 check "stretched" "$ALIBI" eval own "${held[@]}" --as-position \
     alibi:bias-max=4:stretch=ntk:factor=8
 if [ "$plain" ] && [ "$plain" = "$same" ] && [ "$plain" != "$(member stdout nll)" ] &&
@@ -180,7 +191,7 @@ fi
 check "two elements that lose an option" "$ALIBI" train "${small[@]}" \
     --position rotary:base=5000,rotary:base=500 --out bases
 check "as rotary" "$ALIBI" eval bases "${held[@]}" --as-position rotary
-grep -q "leaves out ':base=5000:base=500', with which 'bases' was trained" stderr &&
+grep -q "lacks ':base=5000:base=500', with which 'bases' was trained" stderr &&
     pass "names the values of both" || fail "two elements" "not both values are named"
 check "a model with options of rotary" \
     "$ALIBI" train "${small[@]}" --position rotary:share=0.5:spread --out options
