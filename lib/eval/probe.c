@@ -526,6 +526,22 @@ alibi_status alibi_targets_check(const alibi_model *model, const struct alibi_ta
     return check_contexts(&resolved, model->model);
 }
 
+/* Layers with gates have no sinks, in no pass. */
+static void refuse_sinks(struct probe *p)
+{
+    const struct pattern *pattern = &p->model->pattern;
+    int gated = 0;
+
+    for (int k = 0; k < pattern->kinds; k++)
+        gated += pattern->kind[k].method->bias == BIAS_GATE;
+    if (p->request.sinks == 0 || gated == 0)
+        return;
+    call_note(p->call, "the window control sees no sinks in the layers of '%s' that have gates",
+              p->model->config.position);
+    if (gated == pattern->kinds)
+        p->request.sinks = 0;
+}
+
 /* Before the first series of a request, which is resolved. */
 static alibi_status prepare(struct probe *p, const alibi_model *model, const alibi_corpus *corpus)
 {
@@ -538,6 +554,7 @@ static alibi_status prepare(struct probe *p, const alibi_model *model, const ali
                   "'%s' has no other document to swap the far context with: only gains are "
                   "measured",
                   corpus_name(corpus));
+    refuse_sinks(p);
     TRY_RETURN(probe_init(p));
     mark_repeats(p);
     return ALIBI_OK;

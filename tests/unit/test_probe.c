@@ -304,6 +304,7 @@ static void the_window_control_sees_sinks(void **state)
         with = mean_loss(&cut, s, &t, C, OWN, ALIBI_ALL_TARGETS);
         without = mean_loss(&model, s, &t, C, WINDOW, ALIBI_ALL_TARGETS);
         assert_close(r.kind[0].at[3].window.value, home - with, 1e-5);
+        assert_int_equal(r.request.sinks, i == 3 ? 0 : 3);
         assert_true(fabs(with - without) > 1e-4 || i == 3);
         mem_free(t.at);
         free_model(&model);
