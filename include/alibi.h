@@ -970,7 +970,8 @@ struct alibi_targets {
     int64_t block; /* targets per block; 0: 128, or L/4 if that is less, because target number i of
                       a block has c + i tokens of context */
     int64_t gram;  /* a target repeats far text if the n-gram of this size that ends with it is in
-                      the longest context, and not in the last L tokens before the block */
+                      the longest context, and not in the last L tokens before the block; 0: 3,
+                      or 12 if the tokens are bytes */
     int64_t sinks; /* first tokens of the context that attention also sees when it is cut to the
                       last L; layers with gates see none */
 };

@@ -15,6 +15,8 @@
 enum {
     REPLICATES = 1000,
     TARGETS_LENGTH_MAX = 1 << 24,
+    GRAM_TOKENS = 3, /* by default: three words or so */
+    GRAM_BYTES = 12,
 };
 
 #define AT(field) offsetof(struct alibi_targets, field)
@@ -28,8 +30,8 @@ static const struct alibi_option options[] = {
       "largest number of blocks of targets, spread over the documents" },
     { "block", ALIBI_OPTION_INT, AT(block), 0, 65536, NULL, "0", "N",
       "targets per block; 0: 128, or L/4 if that is less" },
-    { "gram", ALIBI_OPTION_INT, AT(gram), 1, 64, NULL, "3", "N",
-      "tokens of the n-gram by which a target repeats far text" },
+    { "gram", ALIBI_OPTION_INT, AT(gram), 0, 64, NULL, "0", "N",
+      "tokens of the n-gram by which a target repeats far text; 0: 3, for bytes 12" },
     { "sinks", ALIBI_OPTION_INT, AT(sinks), 0, SINKS_MAX, NULL, "0", "N",
       "first tokens of the context that the window control sees besides the last L" },
 };
@@ -91,6 +93,7 @@ alibi_status targets_resolve(struct alibi_targets *r, int64_t train_length)
             if (r->length * factor / 2 > 0)
                 r->contexts.at[r->contexts.count++] = r->length * factor / 2;
     TRY_RETURN(add_length(&r->contexts, r->length));
+    r->gram = r->gram > 0 ? r->gram : GRAM_TOKENS;
     if (r->gram > r->contexts.at[r->contexts.count - 1])
         return fail(ALIBI_USAGE, "an n-gram of %lld tokens does not fit a context of %lld",
                     (long long)r->gram, (long long)r->contexts.at[r->contexts.count - 1]);
@@ -518,12 +521,19 @@ static void fill_losses(const struct probe *p, struct target_losses *out)
 
 /* ---- the public interface */
 
+static alibi_status resolve(struct alibi_targets *r, const alibi_model *model)
+{
+    if (r->gram == 0 && strcmp(alibi_tokenizer_type(model->tokenizer), "bytes") == 0)
+        r->gram = GRAM_BYTES;
+    TRY_RETURN(targets_resolve(r, model->model->config.train_length));
+    return check_contexts(r, model->model);
+}
+
 alibi_status alibi_targets_check(const alibi_model *model, const struct alibi_targets *targets)
 {
     struct alibi_targets resolved = *targets;
 
-    TRY_RETURN(targets_resolve(&resolved, model->model->config.train_length));
-    return check_contexts(&resolved, model->model);
+    return resolve(&resolved, model);
 }
 
 /* Layers with gates have no sinks, in no pass. */
@@ -587,9 +597,7 @@ alibi_status alibi_probe_targets(const alibi_model *model, const alibi_corpus *c
         .model = model->model, .call = call, .span = corpus_span(corpus, split), .request = *targets
     };
 
-    status = targets_resolve(&p.request, p.model->config.train_length);
-    if (status == ALIBI_OK)
-        status = check_contexts(&p.request, p.model);
+    status = resolve(&p.request, model);
     TRY(run(&p, model, corpus, status));
     status = fill_result(&p, result);
     TRY(comm_agree(call_comm(call), status));

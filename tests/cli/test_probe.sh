@@ -25,6 +25,7 @@ run "$ALIBI" "${probe[@]}" --json
 is_json stdout && grep -q '"reach": "' stdout && [ "$(member stdout length)" = 16 ] &&
     [ "$(member stdout falls_to)" -ge 16 ] &&
     [ "$(grep -c '"context": 256,' stdout)" = 3 ] &&
+    [ "$(member stdout gram)" = 12 ] &&
     pass "contexts to 16 times the training length in JSON" || fail "probe --json" "no JSON"
 cp stdout first
 run "$ALIBI" "${probe[@]}" --json

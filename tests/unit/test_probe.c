@@ -515,6 +515,9 @@ static void wrong_requests_are_named(void **state)
                  "blocks");
     assert_fails(alibi_probe_targets(&learned, c, ALIBI_ALL, &how, &r, test_call()),
                  ALIBI_BAD_INPUT, "'learned' ends at 8");
+    how.gram = 0; /* the tokens are bytes */
+    assert_ok(alibi_probe_targets(&model, c, ALIBI_ALL, &how, &r, test_call()));
+    assert_int_equal(r.request.gram, 12);
     how.gram = 40;
     assert_fails(alibi_probe_targets(&model, c, ALIBI_ALL, &how, &r, test_call()), ALIBI_USAGE,
                  "does not fit a context of 32");
