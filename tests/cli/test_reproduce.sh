@@ -273,6 +273,11 @@ expect 3 "'tier' holds the tier 'cpu' .* and this is 'full'" "${run[@]}" --out t
 expect 2 "has no tier 'gpu'; it has full" "$ALIBI" reproduce tiny.json --tier gpu --out none
 expect 2 "has no tier 'papr'; it has full, paper and cpu" \
     "$ALIBI" reproduce reach-confirm --tier papr --out none
+for tier in full paper; do # which may not fit this device
+    run "$ALIBI" reproduce reach-confirm --tier $tier --plan --quiet --out none
+    has "reach-confirm, $tier, has kerple and a ceiling" '^kerple-1024 +1 .*300M ' stdout
+    has "trained on as many tokens" '^reach-ceiling +1 .*300M ' stdout
+done
 check "numbers of a tier" "$ALIBI" reproduce tiny.json "${text[@]}" --tier quick --quiet \
     --only sinusoidal-8 --out quick
 has "have their lengths" '^sinusoidal-8,1,sinusoidal,8,windows,nonoverlapping,32,' quick/results.csv
