@@ -838,18 +838,19 @@ static alibi_status find_key(const struct alibi_option **option, void **values,
                              const struct alibi_option_group *groups, int count, const char *key)
 {
     const struct alibi_option_group *group = NULL;
+    const struct alibi_option *found = alibi_options_find(groups, count, key, &group);
     char spelled[OPTION_KEY_MAX] = "";
 
-    *option = alibi_options_find(groups, count, key, &group);
-    if (*option != NULL)
-        option_key(spelled, (*option)->name);
-    if (*option == NULL || strcmp(key, spelled) != 0)
+    if (found != NULL)
+        option_key(spelled, found->name);
+    if (found == NULL || strcmp(key, spelled) != 0)
         return fail_unknown(groups, count, "key", "", key);
+    *option = found;
     *values = group->values;
     return ALIBI_OK;
 }
 
-/* The key `recipe` is the version. Recipes of before there were versions are like version 1. */
+/* The key `recipe` is the version. A recipe without it has version 1. */
 static alibi_status check_version(const json_t *version)
 {
     if (!json_is_integer(version) || json_integer_value(version) < 1)
@@ -871,7 +872,7 @@ static alibi_status read_settings(struct setting *settings, int *done, int *keys
 
     json_object_foreach(recipe, key, json)
     {
-        struct setting *s = &settings[*done];
+        struct setting s;
         alibi_status status;
 
         if (strcmp(key, "recipe") == 0) {
@@ -879,11 +880,11 @@ static alibi_status read_settings(struct setting *settings, int *done, int *keys
             (*keys)++;
             continue;
         }
-        TRY_RETURN(find_key(&s->option, &s->values, groups, count, key));
-        status = value_from_json(&s->value, s->option, json);
+        TRY_RETURN(find_key(&s.option, &s.values, groups, count, key));
+        status = value_from_json(&s.value, s.option, json);
         if (status != ALIBI_OK)
             return fail_context(status, "'%s'", key);
-        (*done)++;
+        settings[(*done)++] = s; /* an option has one key, and keys are distinct: there is room */
         (*keys)++;
     }
     return ALIBI_OK;
@@ -918,7 +919,6 @@ alibi_status options_parse(const struct alibi_option_group *groups, int count, c
             path);
         goto out;
     }
-    /* Keys are distinct, so the one after as many keys as there are options is unknown. */
     TRY(NEW_ARRAY(&settings, count_options(groups, count), "the settings of a recipe"));
     status = read_settings(settings, &done, &keys, groups, count, recipe);
     if (status != ALIBI_OK) {

@@ -404,6 +404,20 @@ static void unknown_key_is_named_with_its_line_and_the_nearest(void **state)
     assert_defaults();
 }
 
+/* A checkpoint of a newer alibi has a config like this. The sanitizers check that nothing is
+ * written past the settings of the options. */
+static void unknown_key_after_every_option_is_refused(void **state)
+{
+    (void)state;
+    assert_fails(
+        read_recipe(
+            "{\"recipe\": 1, \"layers\": 2, \"seed\": 3, \"norm_eps\": 0.5, \"tied\": false,"
+            "\"color\": \"red\", \"out\": \"a\", \"note\": \"b\", \"position\": \"c\","
+            "\"eval_lengths\": [], \"methods\": [], \"lr\": 1,\n \"newer\": 1}"),
+        ALIBI_BAD_INPUT, "r.json' line 2: unknown key 'newer'");
+    assert_defaults();
+}
+
 static void recipe_values_must_have_their_json_type(void **state)
 {
     const char *const wrong[][2] = {
@@ -686,6 +700,7 @@ int main(void)
         TEST(list_of_the_largest_length_is_accepted),
         TEST(recipe_sets_what_it_names_and_nothing_else),
         TEST(unknown_key_is_named_with_its_line_and_the_nearest),
+        TEST(unknown_key_after_every_option_is_refused),
         TEST(recipe_values_must_have_their_json_type),
         TEST(file_that_is_no_recipe_is_named),
         TEST(written_recipe_reads_back_and_is_the_same_bytes_again),
