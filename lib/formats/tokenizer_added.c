@@ -140,6 +140,15 @@ static bool reaches_into(struct slice a, struct slice b)
     return false;
 }
 
+/* Tokens of `bytes` bytes in all are about to be compared with every token: a hostile list would
+ * take hours. */
+static alibi_status check_comparisons(const struct list *l, size_t bytes, const char *why)
+{
+    if (bytes <= (size_t)COMPARISONS_MAX / (size_t)l->build->file->added_count)
+        return ALIBI_OK;
+    return scan_fail(&l->build->scan, "too many added tokens%s, in the list that ends", why);
+}
+
 static alibi_status check_overlaps(const struct list *l)
 {
     const struct bpe_file *f = l->build->file;
@@ -152,10 +161,7 @@ static alibi_status check_overlaps(const struct list *l)
     }
     if (alike)
         return ALIBI_OK;
-    if (bytes > (size_t)COMPARISONS_MAX / (size_t)f->added_count)
-        return scan_fail(
-            &l->build->scan,
-            "too many added tokens, only some of them 'normalized', in the list that ends");
+    TRY_RETURN(check_comparisons(l, bytes, ", only some of them 'normalized'"));
     for (int i = 0; i < f->added_count; i++)
         for (int j = 0; j < i; j++) {
             struct slice a = f->added[i].text, b = f->added[j].text;
@@ -222,16 +228,21 @@ static alibi_status check_strips(const struct list *l)
 static alibi_status check_single_words(const struct list *l)
 {
     const struct bpe_file *f = l->build->file;
+    size_t bytes = 0;
 
-    for (int i = 0; i < f->added_count && l->single_word; i++)
-        for (int j = 0; j < f->added_count; j++) {
-            struct slice word = f->added[i].text, rest = { word.at + 1, word.bytes - 1 };
-            if (f->added[i].single_word && reaches_into(rest, f->added[j].text))
+    for (int i = 0; i < f->added_count; i++)
+        bytes += f->added[i].single_word ? f->added[i].text.bytes : 0;
+    if (bytes > 0)
+        TRY_RETURN(check_comparisons(l, bytes, " with 'single_word'"));
+    for (int i = 0; i < f->added_count; i++) {
+        struct slice word = f->added[i].text, rest = { word.at + 1, word.bytes - 1 };
+        for (int j = 0; f->added[i].single_word && j < f->added_count; j++)
+            if (reaches_into(rest, f->added[j].text))
                 return scan_fail(&l->build->scan,
                                  "the added token '%.80s' has 'single_word', and '%.80s' can start "
                                  "within it, which is not supported, in the list that ends",
                                  word.at, f->added[j].text.at);
-        }
+    }
     return ALIBI_OK;
 }
 

@@ -479,6 +479,24 @@ static void what_is_not_supported_is_named(void **state)
     ASSERT_REFUSED(defects);
 }
 
+/* Each of them would be compared with all the others. */
+static void too_many_single_words_are_refused(void **state)
+{
+    struct bpe_file *f = NULL;
+    struct text tokens = { 0 };
+
+    (void)state;
+    for (int i = 0; i < 6000; i++)
+        text_append(&tokens,
+                    "%s{\"id\":%d,\"content\":\"<%06d>\",\"single_word\":true,\"lstrip\":false,"
+                    "\"rstrip\":false,\"normalized\":false,\"special\":false}",
+                    i > 0 ? "," : "", 259 + i, i);
+    assert_ok(text_status(&tokens));
+    assert_fails(parse_edited(&f, END_TOKEN, tokens.data), ALIBI_BAD_INPUT,
+                 "too many added tokens with 'single_word', in the list");
+    text_free(&tokens);
+}
+
 static void what_files_of_characters_lack_or_cannot_have_is_named(void **state)
 {
     static const struct defect defects[] = {
@@ -854,6 +872,7 @@ int main(void)
         cmocka_unit_test(tokens_of_other_letters_stand_for_their_own_text),
         cmocka_unit_test(a_merge_that_looks_like_a_comment_is_kept),
         cmocka_unit_test(what_is_not_supported_is_named),
+        cmocka_unit_test(too_many_single_words_are_refused),
         cmocka_unit_test(what_files_of_characters_lack_or_cannot_have_is_named),
         cmocka_unit_test(broken_grammar_is_refused_at_its_place),
         cmocka_unit_test(members_are_known_and_come_once),
