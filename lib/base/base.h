@@ -205,8 +205,9 @@ const char *path_absent(const char *path);              /* why, in words, nothin
 struct lock;
 alibi_status lock_take(struct lock **out, const char *folder);
 void lock_release(struct lock *l);
-/* Whether it could be taken now; a folder without the file, or none, is free. */
-alibi_status lock_check(const char *folder);
+/* Whether another process holds it: then alibi_error() says which. Nothing is written. A folder
+ * without the file, or none, is free, and so is one whose file cannot be read. */
+alibi_status lock_check(bool *used, const char *folder);
 
 /* CRC-32 (zlib's), continued from `crc`; start with 0. */
 uint32_t checksum(uint32_t crc, const void *bytes, size_t length);

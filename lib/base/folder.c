@@ -476,37 +476,33 @@ struct lock {
     int fd;
 };
 
+/* `fd` is the lock file, which another process has locked. */
+static alibi_status fail_used(int fd, const char *folder)
+{
+    char holder[32] = "";
+
+    if (os_read(fd, holder, sizeof holder - 1) > 0 && strtol(holder, NULL, 10) > 0)
+        return fail(ALIBI_IO, "folder '%s' is in use by process %ld", folder,
+                    strtol(holder, NULL, 10));
+    return fail(ALIBI_IO, "folder '%s' is in use by another process", folder);
+}
+
 alibi_status lock_take(struct lock **out, const char *folder)
 {
     alibi_status status;
     struct lock *l = NULL;
-    char *path = NULL, holder[32] = "";
+    char *path = NULL, holder[32];
     int fd = -1, length = snprintf(holder, sizeof holder, "%ld\n", (long)getpid());
 
     TRY(path_join(&path, folder, NAME_LOCK));
     TRY(NEW_ARRAY(&l, 1, "a lock"));
     fd = os_open(path, O_RDWR | O_CREAT);
-    if (fd < 0) {
-        status = path_fail("create", path);
-        goto out;
-    }
-    if (os_flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        if (errno != EWOULDBLOCK) {
-            status = path_fail("lock", path);
-            goto out;
-        }
-        memset(holder, 0, sizeof holder);
-        if (os_read(fd, holder, sizeof holder - 1) > 0 && strtol(holder, NULL, 10) > 0)
-            status = fail(ALIBI_IO, "folder '%s' is in use by process %ld", folder,
-                          strtol(holder, NULL, 10));
-        else
-            status = fail(ALIBI_IO, "folder '%s' is in use by another process", folder);
-        goto out;
-    }
-    if (os_ftruncate(fd, 0) != 0 || os_write(fd, holder, (size_t)length) != length) {
-        status = path_fail("write", path);
-        goto out;
-    }
+    if (fd < 0)
+        TRY(path_fail("create", path));
+    if (os_flock(fd, LOCK_EX | LOCK_NB) != 0)
+        TRY(errno == EWOULDBLOCK ? fail_used(fd, folder) : path_fail("lock", path));
+    if (os_ftruncate(fd, 0) != 0 || os_write(fd, holder, (size_t)length) != length)
+        TRY(path_fail("write", path));
     l->fd = fd;
     *out = l;
     l = NULL;
@@ -527,15 +523,27 @@ void lock_release(struct lock *l)
     mem_free(l);
 }
 
-alibi_status lock_check(const char *folder)
+/* A shared lock needs no permission to write, so this works in a folder of another user too. */
+alibi_status lock_check(bool *used, const char *folder)
 {
-    struct lock *l = NULL;
-    bool used;
+    alibi_status status;
+    char *path = NULL;
+    int fd = -1;
+    bool held;
 
-    TRY_RETURN(folder_has(&used, folder, NAME_LOCK));
-    if (!used)
-        return ALIBI_OK;
-    TRY_RETURN(lock_take(&l, folder));
-    lock_release(l);
-    return ALIBI_OK;
+    TRY(path_join(&path, folder, NAME_LOCK));
+    fd = os_open(path, O_RDONLY);
+    if (fd < 0 && errno != ENOENT && errno != ENOTDIR && errno != EACCES)
+        TRY(path_fail("open", path));
+    held = fd >= 0 && os_flock(fd, LOCK_SH | LOCK_NB) != 0;
+    if (held && errno != EWOULDBLOCK)
+        TRY(path_fail("lock", path));
+    if (held)
+        fail_used(fd, folder);
+    *used = held;
+out:
+    if (fd >= 0)
+        os_close(fd);
+    mem_free(path);
+    return status;
 }

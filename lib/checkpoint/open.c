@@ -107,6 +107,7 @@ static alibi_status fail_without_checkpoint(const char *from)
     struct text list = { 0 };
     char *models = NULL, *recipe = NULL;
     int runs = 0;
+    bool used = false;
 
     TRY(list_runs(&list, &runs, from));
     TRY(path_join(&models, from, NAME_MODELS));
@@ -118,11 +119,9 @@ static alibi_status fail_without_checkpoint(const char *from)
         goto out;
     }
     TRY(path_join(&recipe, from, NAME_RECIPE));
-    status = file_exists(recipe) ? lock_check(from) : ALIBI_OK;
-    if (status == ALIBI_IO)
-        status = fail_before_first_save(from, recipe);
-    else if (status != ALIBI_MEMORY)
-        status = fail_by_file(from);
+    if (file_exists(recipe))
+        TRY(lock_check(&used, from));
+    status = used ? fail_before_first_save(from, recipe) : fail_by_file(from);
 out:
     mem_free(recipe);
     mem_free(models);

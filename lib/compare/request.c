@@ -426,7 +426,7 @@ alibi_status alibi_compare_check(const struct alibi_compare *compare,
     struct request r;
     enum path_kind kind;
     char *recipe = NULL;
-    bool added;
+    bool added, used;
 
     TRY(request_begin(&r, compare, config, training));
     TRY(path_look(&kind, dir));
@@ -434,7 +434,9 @@ alibi_status alibi_compare_check(const struct alibi_compare *compare,
         goto out;
     TRY(folder_create(dir)); /* fails if it is a file */
     TRY(folder_refuse_other(dir, FOLDER_COMPARISON));
-    TRY(lock_check(dir));
+    TRY(lock_check(&used, dir));
+    if (used)
+        TRY(ALIBI_IO);
     TRY(path_join(&recipe, dir, NAME_RECIPE));
     if (file_exists(recipe))
         TRY(check_recipe(&r, dir, recipe, &added));

@@ -31,6 +31,7 @@ alibi_status alibi_train_check(const struct alibi_config *config,
     struct alibi_config resolved = *config;
     struct alibi_training settled = *training;
     enum path_kind kind;
+    bool used;
 
     TRY_RETURN(training_resolve(&settled, config));
     resolved.train_length = training->train_length;
@@ -40,7 +41,9 @@ alibi_status alibi_train_check(const struct alibi_config *config,
         return ALIBI_OK;
     TRY_RETURN(folder_create(dir)); /* fails if it is a file */
     TRY_RETURN(folder_refuse_other(dir, FOLDER_RUN));
-    TRY_RETURN(lock_check(dir));
+    TRY_RETURN(lock_check(&used, dir));
+    if (used)
+        return ALIBI_IO;
     return resume ? ALIBI_OK : resume_refuse(dir);
 }
 

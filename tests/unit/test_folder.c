@@ -171,6 +171,31 @@ static void second_lock_names_the_holder_and_release_frees(void **state)
     lock_release(NULL);
 }
 
+static void checking_a_lock_writes_nothing(void **state)
+{
+    struct lock *l = NULL;
+    char *content = NULL, expected[64];
+    size_t bytes;
+    bool used = true;
+
+    (void)state;
+    assert_ok(lock_check(&used, folder));
+    assert_false(used);
+    assert_false(file_exists(within(folder, "lock")));
+    write_file(within(folder, "lock"), "123\n", 4);
+    assert_ok(lock_check(&used, folder));
+    assert_false(used);
+    assert_ok(file_read_all(&content, &bytes, within(folder, "lock"), 64));
+    assert_string_equal(content, "123\n");
+    mem_free(content);
+    assert_ok(lock_take(&l, folder));
+    assert_ok(lock_check(&used, folder));
+    assert_true(used);
+    snprintf(expected, sizeof expected, "is in use by process %ld", (long)getpid());
+    assert_non_null(strstr(alibi_error(), expected));
+    lock_release(l);
+}
+
 static void lock_of_a_process_that_died_is_free(void **state)
 {
     struct lock *l = NULL;
@@ -213,6 +238,7 @@ int main(void)
         TEST(folders_deeper_than_the_longest_path_are_refused),
         TEST(listing_something_else_than_a_folder_fails),
         TEST(second_lock_names_the_holder_and_release_frees),
+        TEST(checking_a_lock_writes_nothing),
         TEST(lock_of_a_process_that_died_is_free),
         TEST(lock_without_a_readable_holder_is_still_refused),
     };
