@@ -85,6 +85,11 @@ alibi_status reserve_array(void **inout, int64_t *capacity, int64_t count, size_
 /* ---- text (text.c) */
 
 alibi_status text_copy(char **out, const char *text); /* mem_free */
+/* vsnprintf and strtod in the C locale whatever the program has set, so that the same values give
+ * the same bytes anywhere. */
+int text_format(char *out, size_t size, const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
+double text_real(const char *text);
 
 /* A string that grows. It remembers its first failure: after one, appends do nothing, so a
  * sequence of them needs one check, text_status(), at its end. Start from {0}. data ends with a 0,

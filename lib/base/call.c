@@ -24,7 +24,7 @@ static void call_line(const struct alibi_call *call, enum alibi_log_level level,
 
     if (call == NULL || call->log == NULL)
         return;
-    vsnprintf(line, sizeof line, format, args);
+    text_format(line, sizeof line, format, args);
     line_clean(line);
     call->log(call->user, level, line);
 }

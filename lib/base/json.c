@@ -1,5 +1,4 @@
 /* json.c - JSON, read by jansson and written by one writer */
-#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,17 +159,15 @@ void json_append_string(struct text *t, const char *text, size_t length)
 void json_append_real(struct text *t, double value)
 {
     size_t start = t->length;
-    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 
     if (!isfinite(value))
         text_append(t, "null");
     for (int digits = 15; isfinite(value) && digits <= 17; digits++) {
         t->length = start;
         text_append(t, "%.*g", digits, value);
-        if (t->status != ALIBI_OK || strtod_l(t->data + start, NULL, plain) == value)
+        if (t->status != ALIBI_OK || text_real(t->data + start) == value)
             break;
     }
-    freelocale(plain);
 }
 
 /* ---- the writer */

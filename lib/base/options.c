@@ -6,7 +6,6 @@
  * the same. A recipe is read and checked as a whole before the first of its values is stored. */
 #include <ctype.h>
 #include <errno.h>
-#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -384,7 +383,6 @@ static alibi_status parse_real(double *out, const struct alibi_option *o, const 
 {
     size_t length = real_length(text), exponent = 0;
     const char *rest = text + length;
-    locale_t plain;
 
     if (length > 0 && *rest == '^') {
         exponent = real_length(rest + 1);
@@ -395,11 +393,9 @@ static alibi_status parse_real(double *out, const struct alibi_option *o, const 
         return fail(ALIBI_USAGE, "'%s' is not a number", text);
     if (*rest == '%' && o->max > 1)
         return fail(ALIBI_USAGE, "'%s' is a percentage, but this is not a share", text);
-    plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    *out = strtod_l(text, NULL, plain);
+    *out = text_real(text);
     if (exponent > 0)
-        *out = pow(*out, strtod_l(text + length + 1, NULL, plain));
-    freelocale(plain);
+        *out = pow(*out, text_real(text + length + 1));
     if (*rest == '%')
         *out /= 100;
     if (!isfinite(*out))

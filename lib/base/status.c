@@ -54,7 +54,7 @@ alibi_status fail(alibi_status status, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    mark_cut(line, vsnprintf(line, sizeof line, format, args));
+    mark_cut(line, text_format(line, sizeof line, format, args));
     va_end(args);
     record(line);
     return status;
@@ -67,7 +67,7 @@ alibi_status fail_context(alibi_status status, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    mark_cut(line, vsnprintf(line, sizeof line, format, args));
+    mark_cut(line, text_format(line, sizeof line, format, args));
     va_end(args);
     used = strlen(line);
     mark_cut(line, (int)used + snprintf(line + used, sizeof line - used, ": %s", message));

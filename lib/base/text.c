@@ -3,6 +3,7 @@
  * Numbers are formatted in the C locale whatever the program has set, so that the same values give
  * the same bytes anywhere. */
 #include <locale.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -49,7 +50,7 @@ void text_append_bytes(struct text *t, const void *bytes, size_t length)
     t->data[t->length] = '\0';
 }
 
-static int format_plainly(char *out, size_t size, const char *format, va_list args)
+int text_format(char *out, size_t size, const char *format, va_list args)
 {
     locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     locale_t before = uselocale(plain);
@@ -60,20 +61,29 @@ static int format_plainly(char *out, size_t size, const char *format, va_list ar
     return length;
 }
 
+double text_real(const char *text)
+{
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    double value = strtod_l(text, NULL, plain);
+
+    freelocale(plain);
+    return value;
+}
+
 void text_append(struct text *t, const char *format, ...)
 {
     va_list args;
     int length;
 
     va_start(args, format);
-    length = format_plainly(NULL, 0, format, args);
+    length = text_format(NULL, 0, format, args);
     va_end(args);
     if (length < 0 && t->status == ALIBI_OK)
         t->status = ALIBI_MEMORY; /* longer than an int can count */
     if (!reserve(t, length > 0 ? (size_t)length : 0))
         return;
     va_start(args, format);
-    format_plainly(t->data + t->length, (size_t)length + 1, format, args);
+    text_format(t->data + t->length, (size_t)length + 1, format, args);
     va_end(args);
     t->length += (size_t)length;
 }

@@ -44,8 +44,15 @@ static void text_that_cannot_grow_keeps_what_it_has(void **state)
     text_free(&t);
 }
 
+static void keep_line(void *user, enum alibi_log_level level, const char *line)
+{
+    (void)level;
+    snprintf(user, 16, "%s", line);
+}
+
 static void numbers_have_a_point_in_every_locale(void **state)
 {
+    char noted[16] = "";
     const char *const commas[] = { "de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "ru_RU.UTF-8" };
     struct text t = { 0 };
     int i = 0;
@@ -57,9 +64,14 @@ static void numbers_have_a_point_in_every_locale(void **state)
         skip_because("no locale with a decimal comma");
     text_append(&t, "%.1f ", 0.5);
     json_append_real(&t, 0.25);
+    fail(ALIBI_USAGE, "%g is out of range", 0.5);
+    fail_context(ALIBI_USAGE, "%.2f", 1.5);
+    call_note(&(struct alibi_call){ .log = keep_line, .user = noted }, "%g", 2.5);
     setlocale(LC_NUMERIC, "C");
     assert_ok(text_status(&t));
     assert_string_equal(t.data, "0.5 0.25");
+    assert_string_equal(alibi_error(), "1.50: 0.5 is out of range");
+    assert_string_equal(noted, "2.5");
     text_free(&t);
 }
 
