@@ -359,21 +359,20 @@ out:
 
 /* ---- token shards */
 
-struct shards {
-    struct shard *at;
-    int count;
+struct opened_shards {
+    struct shards list;
     struct shard_index index;
     bool has_index;
     alibi_tokenizer *tokenizer; /* NULL: there is no index, not even in the folder of a shard */
 };
 
 /* shards_open() has compared every checksum. Only a whole folder has counts. */
-static alibi_status add_indexed(struct page *p, const struct shards *s, int64_t tokens)
+static alibi_status add_indexed(struct page *p, const struct opened_shards *s, int64_t tokens)
 {
     alibi_status status;
 
-    for (int i = 0; i < s->count; i++)
-        TRY(shard_check(&s->at[i], alibi_tokenizer_vocab(s->tokenizer)));
+    for (int i = 0; i < s->list.count; i++)
+        TRY(shard_check(&s->list.at[i], alibi_tokenizer_vocab(s->tokenizer)));
     page_text(p, "verified", "every byte, every id");
     if (s->has_index)
         page_int(p, "documents", s->index.documents);
@@ -392,17 +391,17 @@ out:
 static alibi_status inspect_shards(struct page *p, const char *path, const struct alibi_call *call)
 {
     alibi_status status;
-    struct shards s = { 0 };
+    struct opened_shards s = { 0 };
     int64_t tokens, largest = -1;
 
-    TRY(shards_open(&s.at, &s.count, &s.index, &s.has_index, &s.tokenizer, path, call));
-    tokens = s.count > 0 ? s.at[s.count - 1].first + s.at[s.count - 1].count : 0;
+    TRY(shards_open(&s.list, &s.index, &s.has_index, &s.tokenizer, path, call));
+    tokens = shards_tokens(&s.list);
     begin_kind(p, "tokens", path);
     if (s.tokenizer != NULL) {
         TRY(add_indexed(p, &s, tokens));
     } else {
-        for (int i = 0; i < s.count; i++) {
-            int64_t here = shard_largest(&s.at[i]);
+        for (int i = 0; i < s.list.count; i++) {
+            int64_t here = shard_largest(&s.list.at[i]);
             largest = here > largest ? here : largest;
         }
         page_text(p, "verified",
@@ -411,17 +410,18 @@ static alibi_status inspect_shards(struct page *p, const char *path, const struc
         page_int(p, p->json ? "largest_id" : "largest id", largest);
     }
     page_open(p, "shards");
-    for (int i = 0; i < s.count; i++) {
-        const char *slash = strrchr(s.at[i].path, '/');
+    for (int i = 0; i < s.list.count; i++) {
+        const struct shard *shard = &s.list.at[i];
+        const char *slash = strrchr(shard->path, '/');
 
-        page_open(p, slash ? slash + 1 : s.at[i].path);
-        page_int(p, "tokens", s.at[i].count);
-        page_int(p, "bits", 8 * s.at[i].width);
+        page_open(p, slash ? slash + 1 : shard->path);
+        page_int(p, "tokens", shard->count);
+        page_int(p, "bits", 8 * shard->width);
         page_close(p);
     }
     page_close(p);
 out:
-    shards_free(s.at, s.count);
+    shards_fini(&s.list);
     shard_index_fini(&s.index);
     alibi_tokenizer_free(s.tokenizer);
     return status;

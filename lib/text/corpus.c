@@ -47,8 +47,8 @@ static uint32_t checksum_tokens(alibi_corpus *c)
 {
     uint32_t crc = 0;
 
-    for (int i = 0; i < c->shard_count; i++) {
-        struct shard *s = &c->shards[i];
+    for (int i = 0; i < c->shards.count; i++) {
+        struct shard *s = &c->shards.at[i];
         if (s->mapping == NULL)
             shard_seal(s);
         crc = checksum_join(crc, s->checksum, (size_t)(s->count * s->width));
@@ -94,15 +94,8 @@ void alibi_corpus_free(alibi_corpus *c)
     alibi_tokenizer_free(c->tokenizer);
     mem_free(c->name);
     origin_fini(&c->origin);
-    shards_free(c->shards, c->shard_count);
+    shards_fini(&c->shards);
     mem_free(c);
-}
-
-static void count_tokens(alibi_corpus *c)
-{
-    const struct shard *last = c->shard_count > 0 ? &c->shards[c->shard_count - 1] : NULL;
-
-    c->count = last != NULL ? last->first + last->count : 0;
 }
 
 /* An id takes as many bytes as in a shard of that vocabulary. */
@@ -110,9 +103,9 @@ static alibi_status add_ids(alibi_corpus *c, const int32_t *ids, int64_t count)
 {
     int width = alibi_tokenizer_vocab(c->tokenizer) <= UINT16_MAX + 1 ? 2 : 4;
 
-    TRY_RETURN(shards_append(&c->shards, &c->shard_count, ids, count, width));
+    TRY_RETURN(shards_append(&c->shards, ids, count, width));
     c->indexed = false;
-    count_tokens(c);
+    c->count = shards_tokens(&c->shards);
     return ALIBI_OK;
 }
 
@@ -283,7 +276,7 @@ static alibi_status open_shards(alibi_corpus *c, const char *path, const struct 
     alibi_tokenizer *own = NULL;
     bool has_index;
 
-    TRY(shards_open(&c->shards, &c->shard_count, &index, &has_index, &own, path, call));
+    TRY(shards_open(&c->shards, &index, &has_index, &own, path, call));
     if (own != NULL)
         TRY(agree_on_tokenizer(c, own, path));
     c->indexed = c->indexed && has_index;
@@ -300,7 +293,7 @@ out:
 static alibi_status add_shards(alibi_corpus *c, const char *const *paths, int count,
                                const struct alibi_call *call)
 {
-    int before = c->shard_count;
+    int before = c->shards.count;
 
     for (int i = 0; i < count; i++)
         TRY_RETURN(open_shards(c, paths[i], call));
@@ -308,9 +301,9 @@ static alibi_status add_shards(alibi_corpus *c, const char *const *paths, int co
         return fail(ALIBI_BAD_INPUT,
                     "'%s' has no tokenizer; give the one that made its tokens with --tokenizer",
                     paths[0]);
-    for (int i = before; i < c->shard_count; i++)
-        TRY_RETURN(shard_check(&c->shards[i], alibi_tokenizer_vocab(c->tokenizer)));
-    count_tokens(c);
+    for (int i = before; i < c->shards.count; i++)
+        TRY_RETURN(shard_check(&c->shards.at[i], alibi_tokenizer_vocab(c->tokenizer)));
+    c->count = shards_tokens(&c->shards);
     return ALIBI_OK;
 }
 
@@ -360,7 +353,7 @@ static alibi_status check_valid(const char *valid, const struct alibi_reading *r
 static alibi_status warn_of_overlap(const alibi_corpus *c, int64_t train,
                                     const struct alibi_call *call)
 {
-    size_t bytes = (size_t)(train * c->shards[0].width);
+    size_t bytes = (size_t)(train * c->shards.at[0].width);
     bool overlaps;
 
     TRY_RETURN(origin_overlaps(&c->origin, &overlaps));

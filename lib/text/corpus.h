@@ -29,9 +29,8 @@ struct alibi_corpus {
     struct origin origin;
     alibi_tokenizer *tokenizer;
     char *name;
-    int64_t paths;        /* given, that of a validation text included */
-    struct shard *shards; /* all tokens, in order */
-    int shard_count;
+    int64_t paths;            /* given, that of a validation text included */
+    struct shards shards;     /* all tokens, in order */
     int64_t count;            /* of tokens */
     int64_t cuts[SPLITS + 1]; /* split s is tokens cuts[s]..cuts[s + 1] - 1 */
     uint32_t checksum;

@@ -33,38 +33,40 @@ void shard_fini(struct shard *s)
     *s = (struct shard){ 0 };
 }
 
-void shards_free(struct shard *shards, int count)
+void shards_fini(struct shards *l)
 {
-    for (int i = 0; i < count; i++)
-        shard_fini(&shards[i]);
-    mem_free(shards);
+    for (int i = 0; i < l->count; i++)
+        shard_fini(&l->at[i]);
+    mem_free(l->at);
+    *l = (struct shards){ 0 };
 }
 
-alibi_status shards_push(struct shard **shards, int *count, const struct shard *s)
+int64_t shards_tokens(const struct shards *l)
 {
-    size_t have = (size_t)*count * sizeof **shards;
-    const struct shard *before = *count > 0 ? &(*shards)[*count - 1] : NULL;
-    int64_t first = before != NULL ? before->first + before->count : 0;
+    return l->count > 0 ? l->at[l->count - 1].first + l->at[l->count - 1].count : 0;
+}
 
-    TRY_RETURN(mem_grow((void **)shards, have, have + sizeof **shards, "the list of shards"));
-    (*shards)[*count] = *s;
-    (*shards)[*count].first = first;
-    (*count)++;
+alibi_status shards_push(struct shards *l, const struct shard *s)
+{
+    int64_t first = shards_tokens(l);
+
+    TRY_RETURN(RESERVE_ARRAY(&l->at, &l->capacity, l->count + 1, "the list of shards"));
+    l->at[l->count] = *s;
+    l->at[l->count++].first = first;
     return ALIBI_OK;
 }
 
 /* ---- ids in memory */
 
-alibi_status shards_append(struct shard **shards, int *count, const int32_t *ids, int64_t id_count,
-                           int width)
+alibi_status shards_append(struct shards *l, const int32_t *ids, int64_t count, int width)
 {
-    while (id_count > 0) {
-        struct shard *s = *count > 0 ? &(*shards)[*count - 1] : NULL;
+    while (count > 0) {
+        struct shard *s = l->count > 0 ? &l->at[l->count - 1] : NULL;
         int64_t some;
 
         if (s == NULL || s->mapping != NULL || s->width != width || s->count >= MEMORY_IDS_MOST) {
-            TRY_RETURN(shards_push(shards, count, &(struct shard){ .width = width }));
-            s = &(*shards)[*count - 1];
+            TRY_RETURN(shards_push(l, &(struct shard){ .width = width }));
+            s = &l->at[l->count - 1];
         }
         if (s->count == s->capacity) {
             int64_t capacity = s->capacity > 0 ? 2 * s->capacity : MEMORY_IDS_FIRST;
@@ -72,7 +74,7 @@ alibi_status shards_append(struct shard **shards, int *count, const int32_t *ids
                                 "the tokens of a text"));
             s->capacity = capacity;
         }
-        some = smaller(id_count, s->capacity - s->count);
+        some = smaller(count, s->capacity - s->count);
         if (width == 2)
             for (int64_t i = 0; i < some; i++)
                 ((uint16_t *)s->ids)[s->count + i] = (uint16_t)ids[i];
@@ -80,7 +82,7 @@ alibi_status shards_append(struct shard **shards, int *count, const int32_t *ids
             memcpy((int32_t *)s->ids + s->count, ids, (size_t)some * sizeof *ids);
         s->count += some;
         ids += some;
-        id_count -= some;
+        count -= some;
     }
     return ALIBI_OK;
 }
@@ -146,11 +148,9 @@ static const double report_seconds = 0.5;
 
 /* A list of shards that is being opened. */
 struct opening {
-    struct shard **shards;
-    int *count;
+    struct shards *shards;
     const char *path;
-    const struct shard_index *index;
-    const char *list;    /* the file that `index` was read from, for messages */
+    const char *list;    /* the file that the index was read from, for messages */
     int64_t done, total; /* files */
     double started;
     const struct alibi_call *call;
@@ -176,8 +176,10 @@ static alibi_status compare(const struct shard *s, int width, const struct shard
     return ALIBI_OK;
 }
 
-/* Maps the file, computes its checksum, and compares it with `entry` unless that is NULL. */
-static alibi_status add_file(struct opening *o, const char *path, const struct shard_entry *entry)
+/* Maps the file, computes its checksum, and compares it with `entry` unless that is NULL. `width`
+ * is that of the index with the entry. */
+static alibi_status add_file(struct opening *o, const char *path, int width,
+                             const struct shard_entry *entry)
 {
     alibi_status status;
     struct shard s = { 0 };
@@ -195,8 +197,8 @@ static alibi_status add_file(struct opening *o, const char *path, const struct s
     s.count = header.count;
     shard_seal(&s);
     if (entry != NULL)
-        TRY(compare(&s, o->index->width, entry, o->list));
-    TRY(shards_push(o->shards, o->count, &s));
+        TRY(compare(&s, width, entry, o->list));
+    TRY(shards_push(o->shards, &s));
     s = (struct shard){ 0 };
     o->done++;
     if (call_stopped(o->call))
@@ -218,13 +220,14 @@ out:
     return status;
 }
 
-static alibi_status add_within(struct opening *o, const char *name, const struct shard_entry *entry)
+static alibi_status add_within(struct opening *o, const char *name, int width,
+                               const struct shard_entry *entry)
 {
     alibi_status status;
     char *path = NULL;
 
     TRY(path_join(&path, o->path, name));
-    TRY(add_file(o, path, entry));
+    TRY(add_file(o, path, width, entry));
 out:
     mem_free(path);
     return status;
@@ -257,30 +260,31 @@ out:
     return status;
 }
 
-static alibi_status add_entries(struct opening *o, const char *only)
+/* `only` is the name of one shard; NULL: all shards. */
+static alibi_status add_entries(struct opening *o, const struct shard_index *index,
+                                const char *only)
 {
-    const struct shard_index *index = o->index;
-
     o->total = only != NULL ? 1 : index->entry_count;
     for (int64_t i = 0; i < index->entry_count; i++)
         if (only == NULL || strcmp(only, index->entries[i].name) == 0)
-            TRY_RETURN(add_within(o, index->entries[i].name, &index->entries[i]));
+            TRY_RETURN(add_within(o, index->entries[i].name, index->width, &index->entries[i]));
     if (o->done < o->total)
         return fail(ALIBI_BAD_INPUT, "'%s/%s' is not a shard that " NAME_SHARD_INDEX " names",
                     o->path, only);
     return ALIBI_OK;
 }
 
-alibi_status shards_open_listed(struct shard **shards, int *count, const struct shard_index *index,
-                                const char *list, const char *folder, const struct alibi_call *call)
+alibi_status shards_open_listed(struct shards *l, const struct shard_index *index, const char *list,
+                                const char *folder, const struct alibi_call *call)
 {
-    struct opening o = { shards, count, folder, index, list, 0, 0, clock_seconds(), call };
+    struct opening o = {
+        .shards = l, .path = folder, .list = list, .started = clock_seconds(), .call = call
+    };
 
-    return add_entries(&o, NULL);
+    return add_entries(&o, index, NULL);
 }
 
-/* `only` is the name of one shard. Its documents, words and bytes are unknown, so *index stays as
- * it is. NULL: all shards. */
+/* The documents, words and bytes of `only` one shard are unknown, so *index stays as it is. */
 static alibi_status open_indexed(struct opening *o, const char *only, struct shard_index *index,
                                  alibi_tokenizer **tokenizer)
 {
@@ -289,10 +293,9 @@ static alibi_status open_indexed(struct opening *o, const char *only, struct sha
     alibi_tokenizer *t = NULL;
 
     TRY(shard_index_read(&read, o->path));
-    o->index = &read;
     o->list = NAME_SHARD_INDEX;
     TRY(read_tokenizer(&t, &read, o->path));
-    TRY(add_entries(o, only));
+    TRY(add_entries(o, &read, only));
     if (only == NULL) {
         *index = read;
         read = (struct shard_index){ 0 };
@@ -307,9 +310,7 @@ out:
 
 static bool is_bin(const char *name)
 {
-    size_t length = strlen(name);
-
-    return length > 4 && strcmp(name + length - 4, ".bin") == 0;
+    return ends_with(name, ".bin") && strcmp(name, ".bin") != 0;
 }
 
 static int64_t count_bins(char *const *names, int count)
@@ -403,7 +404,7 @@ static alibi_status open_folder(struct opening *o, struct shard_index *index, bo
                  o->path));
     for (int i = 0; i < count; i++)
         if (is_bin(names[i]))
-            TRY(add_within(o, names[i], NULL));
+            TRY(add_within(o, names[i], 0, NULL));
 out:
     names_free(names, count);
     return status;
@@ -429,22 +430,19 @@ static alibi_status open_file(struct opening *o, struct shard_index *index, bool
     else if (ours)
         TRY(open_indexed(o, name, index, tokenizer));
     else
-        TRY(add_file(o, path, NULL));
+        TRY(add_file(o, path, 0, NULL));
 out:
     mem_free(folder);
     return status;
 }
 
-alibi_status shards_open(struct shard **shards, int *count, struct shard_index *index,
-                         bool *has_index, alibi_tokenizer **tokenizer, const char *path,
+alibi_status shards_open(struct shards *l, struct shard_index *index, bool *has_index,
+                         alibi_tokenizer **tokenizer, const char *path,
                          const struct alibi_call *call)
 {
-    struct opening o = { .shards = shards,
-                         .count = count,
-                         .path = path,
-                         .total = 1,
-                         .started = clock_seconds(),
-                         .call = call };
+    struct opening o = {
+        .shards = l, .path = path, .total = 1, .started = clock_seconds(), .call = call
+    };
     enum path_kind kind;
 
     *has_index = false;

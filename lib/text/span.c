@@ -19,16 +19,16 @@ static int64_t smaller(int64_t a, int64_t b)
 /* The last shard that starts at or before token i: those without tokens are skipped. */
 static const struct shard *shard_of(const alibi_corpus *c, int64_t i)
 {
-    int low = 0, high = c->shard_count - 1;
+    int low = 0, high = c->shards.count - 1;
 
     while (low < high) {
         int middle = low + (high - low + 1) / 2;
-        if (c->shards[middle].first <= i)
+        if (c->shards.at[middle].first <= i)
             low = middle;
         else
             high = middle - 1;
     }
-    return &c->shards[low];
+    return &c->shards.at[low];
 }
 
 static void read_ids(const alibi_corpus *c, int64_t first, int64_t count, int32_t *ids)

@@ -220,6 +220,13 @@ struct shard {
     char *path;        /* of the file, for messages; NULL: in memory */
 };
 
+/* Their list. Start from {0}. */
+struct shards {
+    struct shard *at;
+    int count;
+    int64_t capacity;
+};
+
 /* The content of index.json. */
 struct shard_index {
     uint32_t tokenizer; /* its checksum */
@@ -245,26 +252,25 @@ alibi_status shards_recognise(bool *yes, const char *path);
  * with shard_index_fini. One shard of such a folder has the tokenizer, but no index of its own.
  * Without: both stay as they are. Ids are not checked yet. After a failure some shards may have
  * been appended. */
-alibi_status shards_open(struct shard **shards, int *count, struct shard_index *index,
-                         bool *has_index, alibi_tokenizer **tokenizer, const char *path,
+alibi_status shards_open(struct shards *l, struct shard_index *index, bool *has_index,
+                         alibi_tokenizer **tokenizer, const char *path,
                          const struct alibi_call *call);
 /* The shards of a folder that `index` lists, and nothing else of it: mapped, compared and appended.
  * Messages call the index `list`. */
-alibi_status shards_open_listed(struct shard **shards, int *count, const struct shard_index *index,
-                                const char *list, const char *folder,
-                                const struct alibi_call *call);
+alibi_status shards_open_listed(struct shards *l, const struct shard_index *index, const char *list,
+                                const char *folder, const struct alibi_call *call);
+int64_t shards_tokens(const struct shards *l); /* of all of them */
 /* Takes the shard on success. */
-alibi_status shards_push(struct shard **shards, int *count, const struct shard *s);
+alibi_status shards_push(struct shards *l, const struct shard *s);
 /* Appends ids in memory, in shards of bounded size. */
-alibi_status shards_append(struct shard **shards, int *count, const int32_t *ids, int64_t id_count,
-                           int width);
+alibi_status shards_append(struct shards *l, const int32_t *ids, int64_t count, int width);
 void shard_seal(struct shard *s); /* computes its checksum; those of files are sealed */
 /* Every id is below vocab, or ALIBI_BAD_INPUT names the shard, the place and the id. */
 alibi_status shard_check(const struct shard *s, int64_t vocab);
 int64_t shard_largest(const struct shard *s); /* of its ids; -1: there is none */
 uint32_t shard_id(const struct shard *s, int64_t i);
 void shard_fini(struct shard *s);
-void shards_free(struct shard *shards, int count);
+void shards_fini(struct shards *l);
 
 /* ---- corpus (corpus.c, span.c) */
 

@@ -74,8 +74,8 @@ struct tokenizing {
     struct text request;
     struct progress progress; /* the start of the block being written; its shards are finished */
     int64_t in_shards;        /* tokens in the finished ones */
-    struct shard *there;      /* shards that an earlier call finished */
-    int there_count, there_at;
+    struct shards there;      /* shards that an earlier call finished */
+    int there_at;             /* where its next tokens are compared */
     int64_t before; /* tokens in them */
     struct shard_writer *writer;
     struct meter meter;
@@ -156,9 +156,9 @@ static alibi_status compare_ids(struct tokenizing *t, const int32_t *ids, int64_
 {
     for (int64_t i = 0; i < count; i++) {
         int64_t token = t->progress.tokens + i;
-        const struct shard *s = &t->there[t->there_at];
+        const struct shard *s = &t->there.at[t->there_at];
         while (token >= s->first + s->count)
-            s = &t->there[++t->there_at];
+            s = &t->there.at[++t->there_at];
         if (shard_id(s, token - s->first) != (uint32_t)ids[i])
             return fail(ALIBI_BAD_INPUT,
                         "the input has changed: its token %lld is %ld, but '%s' has %lu there",
@@ -215,8 +215,7 @@ static alibi_status resume(struct tokenizing *t, bool certain)
                                   .entries = p->shards.at,
                                   .entry_count = p->shards.count };
 
-    TRY_RETURN(shards_open_listed(&t->there, &t->there_count, &listed, NAME_SHARD_PROGRESS,
-                                  t->folder, t->call));
+    TRY_RETURN(shards_open_listed(&t->there, &listed, NAME_SHARD_PROGRESS, t->folder, t->call));
     for (int64_t i = 0; i < p->shards.count; i++)
         t->before += p->shards.at[i].tokens;
     t->in_shards = t->before;
@@ -359,7 +358,7 @@ out:
     source_close(all.source);
     text_free(&all.request);
     progress_fini(&all.progress);
-    shards_free(all.there, all.there_count);
+    shards_fini(&all.there);
     return status;
 }
 

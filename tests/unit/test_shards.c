@@ -113,6 +113,21 @@ static const char *tokenized(const char *folder)
 
 /* ---- shards of others */
 
+/* 50,000 shards may be open: a list that grows one by one would be copied for minutes. */
+static void a_long_list_of_shards_grows_in_few_steps(void **state)
+{
+    struct shards list = { 0 };
+
+    (void)state;
+    assert_ok(alibi_inject_fault("memory", 100));
+    for (int i = 0; i < 10000; i++)
+        assert_ok(shards_push(&list, &(struct shard){ .count = 2 }));
+    assert_ok(alibi_inject_fault("memory", 0));
+    assert_int_equal(list.at[9999].first, 2 * 9999);
+    assert_int_equal(shards_tokens(&list), 20000);
+    shards_fini(&list);
+}
+
 static void files_of_others_are_read_in_the_order_of_their_names(void **state)
 {
     char *folder = temporary_folder();
@@ -626,6 +641,7 @@ static void file_faults_leak_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_long_list_of_shards_grows_in_few_steps),
         cmocka_unit_test(files_of_others_are_read_in_the_order_of_their_names),
         cmocka_unit_test(shards_without_a_tokenizer_are_refused),
         cmocka_unit_test(an_id_beyond_the_vocabulary_is_named_with_its_place),
