@@ -71,6 +71,12 @@ static bool is_binary(const char *bytes, size_t length)
     return length >= 64 && controls > length / 32;
 }
 
+static alibi_status fail_at_zero(const char *name, int64_t offset)
+{
+    return fail(ALIBI_BAD_INPUT, "'%s' is not text: byte 0 at offset %lld", name,
+                (long long)offset);
+}
+
 /* Drops the bytes before `at`, reads more and checks them. Up to three bytes at the end may be the
  * start of a character, unless the file ends. Requires at > 0 or checked < INPUT_BYTES - 4. */
 static alibi_status input_fill(struct input *in)
@@ -96,8 +102,7 @@ static alibi_status input_fill(struct input *in)
     valid = utf8_valid_prefix(fresh, length);
     zero = memchr(fresh, 0, valid);
     if (zero != NULL)
-        return fail(ALIBI_BAD_INPUT, "'%s' is not text: byte 0 at offset %lld", in->name,
-                    (long long)in->offset + (long long)(zero - in->bytes));
+        return fail_at_zero(in->name, in->offset + (zero - in->bytes));
     if (valid < length && (in->ended || length - valid >= LONGEST_CHARACTER)) {
         size_t at = in->checked + valid;
 
@@ -119,8 +124,11 @@ static alibi_status input_fill(struct input *in)
 alibi_status alibi_text_check(const char *text, size_t bytes, const char *name)
 {
     size_t valid = utf8_valid_prefix(text, bytes);
+    const char *zero = valid > 0 ? memchr(text, 0, valid) : NULL;
 
     TRY_RETURN(foreign_refuse(text, bytes, name));
+    if (zero != NULL)
+        return fail_at_zero(name, zero - text);
     if (valid < bytes)
         return fail(ALIBI_BAD_INPUT, "'%s' is not UTF-8: byte 0x%02x at offset %zu", name,
                     (unsigned char)text[valid], valid);

@@ -697,6 +697,17 @@ static void packed_files_that_are_broken_are_refused(void **state)
     assert_refused(one_file("a", "file"), "the file ends within the packed text, at byte 12");
 }
 
+static void text_in_memory_is_refused_like_a_file(void **state)
+{
+    (void)state;
+    assert_ok(alibi_text_check("text", 4, "t"));
+    assert_ok(alibi_text_check(NULL, 0, "t"));
+    assert_fails(alibi_text_check("ab\0c", 4, "t"), ALIBI_BAD_INPUT,
+                 "'t' is not text: byte 0 at offset 2");
+    assert_fails(alibi_text_check("ab\xff", 3, "t"), ALIBI_BAD_INPUT,
+                 "'t' is not UTF-8: byte 0xff at offset 2");
+}
+
 static void input_without_any_document_is_refused(void **state)
 {
     struct request in = one_file("in", "file");
@@ -819,6 +830,7 @@ int main(void)
         TEST(lines_of_json_are_refused_by_file_and_line),
         TEST(lines_of_json_that_would_fill_the_memory_are_refused),
         TEST(packed_files_that_are_broken_are_refused),
+        TEST(text_in_memory_is_refused_like_a_file),
         TEST(input_without_any_document_is_refused),
         TEST(places_that_are_not_there_are_refused),
         TEST(failing_calls_and_allocations_are_reported),
