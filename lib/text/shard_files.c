@@ -10,7 +10,7 @@
  *                    "format", "field", "document", "files": [ { "path", "bytes", "modified" } ] }
  *
  * The first two are sealed (base/json.h). A request is compared byte by byte: the same bytes are
- * the same request, and the two are parsed only to say what differs. */
+ * the same request, and the two are parsed only to say what differs, if they are not too large. */
 #include <string.h>
 
 #include "text/shards.h"
@@ -19,6 +19,7 @@ enum {
     FORMAT = 1,
     LIST_BYTES_MAX = 64 << 20, /* of index.json and progress.json */
     REQUEST_BYTES_MAX = 1 << 30,
+    EXPLAINED_BYTES_MAX = 16 << 20, /* parsing takes a hundred times as much memory */
 };
 
 #define COUNT_MAX (INT64_MAX / 4) /* of a count in a file, so that sums do not overflow */
@@ -355,6 +356,17 @@ static void explain_difference(const json_t *there, const json_t *now, const cha
              number(there, "shard_tokens"), number(now, "shard_tokens"));
 }
 
+/* The same for requests that are too large to parse: `there` and `now` are their texts. */
+static void explain_line(struct slice there, struct slice now)
+{
+    size_t at = 0;
+    long long line = 1;
+
+    while (at < there.bytes && at < now.bytes && there.at[at] == now.at[at])
+        line += there.at[at++] == '\n';
+    fail(ALIBI_BAD_INPUT, "it differs from this request at line %lld of " NAME_SHARD_REQUEST, line);
+}
+
 alibi_status request_compare(bool *same, const struct text *json, const char *folder)
 {
     alibi_status status;
@@ -366,7 +378,9 @@ alibi_status request_compare(bool *same, const struct text *json, const char *fo
     TRY(path_join(&path, folder, NAME_SHARD_REQUEST));
     TRY(file_read_all(&found, &bytes, path, REQUEST_BYTES_MAX));
     equal_bytes = bytes == json->length && memcmp(found, json->data, bytes) == 0;
-    if (!equal_bytes) {
+    if (!equal_bytes && (bytes > EXPLAINED_BYTES_MAX || json->length > EXPLAINED_BYTES_MAX)) {
+        explain_line((struct slice){ found, bytes }, (struct slice){ json->data, json->length });
+    } else if (!equal_bytes) {
         TRY(json_parse(&there, found, bytes, path));
         TRY(json_parse(&now, json->data, json->length, NAME_SHARD_REQUEST));
         explain_difference(there, now, path);

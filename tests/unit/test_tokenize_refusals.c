@@ -51,6 +51,31 @@ static void folder_in_use_is_refused(void **state)
     lock_release(lock);
 }
 
+/* Both are parsed if they are small; here the first would need gigabytes. */
+static void a_large_request_that_differs_is_refused_by_its_line(void **state)
+{
+    enum { BYTES = 20 << 20 };
+    struct corpus *c = *state;
+    const char *folder = keep(c, "shards");
+    char *large = malloc(BYTES);
+    struct text now = { 0 };
+    bool same = true;
+
+    assert_non_null(large);
+    memset(large, ' ', BYTES);
+    large[1000] = large[2000] = '\n';
+    text_append_bytes(&now, large, BYTES / 2);
+    assert_ok(text_status(&now));
+    now.data[2001] = '{';
+    assert_ok(folder_create(folder));
+    write_file(within(folder, "request.json"), large, BYTES);
+    assert_ok(request_compare(&same, &now, folder));
+    assert_false(same);
+    assert_non_null(strstr(alibi_error(), "differs from this request at line 3 of request.json"));
+    text_free(&now);
+    free(large);
+}
+
 static void arguments_and_texts_that_make_no_sense_are_refused(void **state)
 {
     struct corpus *c = *state;
@@ -305,6 +330,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(folders_with_files_of_others_are_left_alone),
         TEST(folder_in_use_is_refused),
+        TEST(a_large_request_that_differs_is_refused_by_its_line),
         TEST(arguments_and_texts_that_make_no_sense_are_refused),
         TEST(a_text_without_a_cut_is_refused_before_it_fills_the_memory),
         TEST(shards_are_not_read_as_text),
