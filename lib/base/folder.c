@@ -174,10 +174,10 @@ alibi_status folder_refuse_other(const char *folder, enum folder_use mine)
 static alibi_status resolve(char **out, const char *path)
 {
     alibi_status status;
-    char *part = NULL, *parent = NULL;
+    char *part = NULL, *parent = NULL, *resolved;
 
     TRY(text_copy(&part, path));
-    while ((*out = os_realpath(part)) == NULL && errno == ENOENT) {
+    while ((resolved = os_realpath(part)) == NULL && errno == ENOENT) {
         TRY(path_folder(&parent, part));
         if (strcmp(parent, part) == 0)
             break;
@@ -185,8 +185,9 @@ static alibi_status resolve(char **out, const char *path)
         part = parent;
         parent = NULL;
     }
-    if (*out == NULL)
-        status = path_fail("open", part);
+    if (resolved == NULL)
+        TRY(path_fail("open", part));
+    *out = resolved;
 out:
     mem_free(part);
     mem_free(parent);

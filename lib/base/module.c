@@ -49,22 +49,28 @@ alibi_status module_load(void **out, const char *name, bool global, const char *
     static const char *const places[] = { "", "/../lib", "/../lib/x86_64-linux-gnu" };
     char folder[PATH_MAX], path[PATH_MAX] = "";
     bool found = false;
+    void *module;
 
     if (own_folder(folder))
         for (size_t i = 0; !found && i < sizeof places / sizeof places[0]; i++)
             found = snprintf(path, sizeof path, "%s%s/%s", folder, places[i], name) < PATH_MAX &&
                     file_exists(path);
-    *out =
+    module =
         dlopen(found ? path : name, RTLD_NOW | (global ? RTLD_GLOBAL : RTLD_LOCAL) | RTLD_NODELETE);
-    return *out != NULL ? ALIBI_OK : loading_failed(name, dlerror(), built_where);
+    if (module == NULL)
+        return loading_failed(name, dlerror(), built_where);
+    *out = module;
+    return ALIBI_OK;
 }
 
 alibi_status module_open(void **out, const char *name, const char *advice)
 {
-    *out = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    return *out != NULL
-               ? ALIBI_OK
-               : fail(ALIBI_DEVICE, "%s cannot be loaded (%s); %s", name, dlerror(), advice);
+    void *module = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+
+    if (module == NULL)
+        return fail(ALIBI_DEVICE, "%s cannot be loaded (%s); %s", name, dlerror(), advice);
+    *out = module;
+    return ALIBI_OK;
 }
 
 alibi_status module_symbol(void *function, void *module, const char *name, const char *symbol)

@@ -133,7 +133,7 @@ out:
 static alibi_status find_best(char **path, const char *from, const struct alibi_call *call)
 {
     alibi_status status;
-    char *run = NULL, *newest = NULL;
+    char *run = NULL, *newest = NULL, *best = NULL;
     struct train_state state = { 0 };
     struct alibi_training training;
 
@@ -142,14 +142,16 @@ static alibi_status find_best(char **path, const char *from, const struct alibi_
     if (newest)
         TRY(checkpoint_read_state(newest, &state, &training));
     if (state.validation.best_step > 0)
-        TRY(step_folder_path(path, run, state.validation.best_step, false));
-    if (!*path || !folder_exists(*path))
-        status = fail(
-            ALIBI_BAD_INPUT,
-            "'%s' has no best checkpoint: a run keeps it if it is trained with --keep-best", run);
-    else
-        TRY(checkpoint_verify(*path));
+        TRY(step_folder_path(&best, run, state.validation.best_step, false));
+    if (!best || !folder_exists(best))
+        TRY(fail(ALIBI_BAD_INPUT,
+                 "'%s' has no best checkpoint: a run keeps it if it is trained with --keep-best",
+                 run));
+    TRY(checkpoint_verify(best));
+    *path = best;
+    best = NULL;
 out:
+    mem_free(best);
     mem_free(run);
     mem_free(newest);
     return status;
@@ -353,18 +355,18 @@ int64_t alibi_model_parameters(const alibi_model *model)
 alibi_status alibi_model_get_builtin(const alibi_model *model, struct alibi_builtin *text)
 {
     alibi_status status;
+    struct alibi_builtin found = { 0 };
     char *path = NULL;
     json_t *recipe = NULL;
 
-    *text = (struct alibi_builtin){ 0 };
     TRY(path_join(&path, model->path, "../" NAME_RECIPE));
-    if (!file_exists(path))
-        goto out;
-    TRY(json_read(&recipe, path));
+    if (file_exists(path))
+        TRY(json_read(&recipe, path));
     if (json_object_get(recipe, "text_bytes")) {
-        TRY(json_get_int(recipe, "text_seed", 0, INT64_MAX, &text->seed, path));
-        TRY(json_get_int(recipe, "text_bytes", 1, INT64_MAX, &text->bytes, path));
+        TRY(json_get_int(recipe, "text_seed", 0, INT64_MAX, &found.seed, path));
+        TRY(json_get_int(recipe, "text_bytes", 1, INT64_MAX, &found.bytes, path));
     }
+    *text = found;
 out:
     json_decref(recipe);
     mem_free(path);
@@ -374,22 +376,21 @@ out:
 alibi_status alibi_model_get_text(const alibi_model *model, char **path)
 {
     alibi_status status;
-    char *file = NULL;
+    char *file = NULL, *found = NULL;
     json_t *source = NULL;
     const json_t *files;
     const char *first;
 
-    *path = NULL;
     TRY(path_join(&file, model->path, "../" NAME_SOURCE));
-    if (!file_exists(file))
-        goto out;
-    TRY(json_read(&source, file));
+    if (file_exists(file))
+        TRY(json_read(&source, file));
     files = json_object_get(source, "files");
     if (files == NULL)
         files = json_object_get(json_array_get(json_object_get(source, "mix"), 0), "files");
     first = json_string_value(json_array_get(files, 0));
     if (first != NULL)
-        TRY(text_copy(path, first));
+        TRY(text_copy(&found, first));
+    *path = found;
 out:
     json_decref(source);
     mem_free(file);

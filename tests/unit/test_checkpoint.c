@@ -527,6 +527,30 @@ static void what_was_saved_is_what_is_read(void **state)
     alibi_model_free(m);
 }
 
+static void texts_that_a_run_does_not_tell_leave_the_results_as_they_were(void **state)
+{
+    static const char recipe[] = "{\"text_seed\": 7, \"text_bytes\": 0}";
+    struct site *p = *state;
+    struct alibi_builtin text = { .seed = 1, .bytes = 2 };
+    char callers[] = "", *path = callers;
+    alibi_model *m = NULL;
+
+    assert_ok(alibi_model_open(&m, test_device(), p->run, NULL));
+    assert_ok(file_replace(path_at("%s/recipe.json", p->run), recipe, strlen(recipe)));
+    assert_ok(file_replace(path_at("%s/source.json", p->run), "{", 1));
+    assert_fails(alibi_model_get_builtin(m, &text), ALIBI_BAD_INPUT, "'text_bytes'");
+    assert_true(text.seed == 1 && text.bytes == 2);
+    assert_fails(alibi_model_get_text(m, &path), ALIBI_BAD_INPUT, "source.json");
+    assert_ptr_equal(path, callers);
+    assert_ok(file_remove(path_at("%s/recipe.json", p->run)));
+    assert_ok(file_remove(path_at("%s/source.json", p->run)));
+    assert_ok(alibi_model_get_builtin(m, &text));
+    assert_ok(alibi_model_get_text(m, &path));
+    assert_true(text.seed == 0 && text.bytes == 0);
+    assert_null(path);
+    alibi_model_free(m);
+}
+
 /* ---- inspect */
 
 static void check_inspect(const char *path, const char *const *parts, int count)
@@ -617,6 +641,7 @@ int main(void)
         RUN_TEST(a_checkpoint_that_was_set_aside_is_found),
         RUN_TEST(weights_that_are_not_finite_are_not_saved),
         RUN_TEST(what_was_saved_is_what_is_read),
+        RUN_TEST(texts_that_a_run_does_not_tell_leave_the_results_as_they_were),
         RUN_TEST(a_state_without_the_checksum_of_the_files_reads),
         RUN_TEST(inspect_says_what_is_there),
         RUN_TEST(inspect_prints_no_control_characters_of_a_file),
