@@ -33,7 +33,7 @@ static inline alibi_status hash_init(struct hash *h, int64_t items, const char *
     while (count < 2 * items && count <= UINT32_MAX)
         count *= 2;
     if (count > UINT32_MAX)
-        return fail(ALIBI_MEMORY, "not enough memory for %s: a table holds at most 2^31 items",
+        return fail(ALIBI_MEMORY, "not enough memory for %s: a table holds at most 2^30 items",
                     what);
     TRY_RETURN(NEW_ZERO_ARRAY(&slots, count, what));
     mem_free(h->slots);

@@ -4,7 +4,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-#include "base/base.h"
+#include "base/hash.h"
 
 /* ---- sizes and memory */
 
@@ -23,6 +23,15 @@ static void sizes_that_do_not_fit_are_refused_and_leave_the_result(void **state)
     assert_int_equal(out, 105);
     assert_true(size_product(&out, NULL, 0));
     assert_int_equal(out, 1);
+}
+
+static void a_table_that_is_too_large_says_how_large_it_may_be(void **state)
+{
+    struct hash h = { 0 };
+
+    (void)state;
+    assert_fails(hash_init(&h, (1 << 30) + 1, "words"), ALIBI_MEMORY, "holds at most 2^30 items");
+    assert_null(h.slots);
 }
 
 static void memory_is_aligned_counted_and_given_back(void **state)
@@ -188,6 +197,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_that_do_not_fit_are_refused_and_leave_the_result),
+        cmocka_unit_test(a_table_that_is_too_large_says_how_large_it_may_be),
         cmocka_unit_test(memory_is_aligned_counted_and_given_back),
         cmocka_unit_test(peak_is_the_most_that_was_held_since_it_was_reset),
         cmocka_unit_test(large_blocks_ask_for_huge_pages),
