@@ -52,6 +52,9 @@ alibi_status failure_raise(const struct failure *f); /* ALIBI_OK if there was no
 
 #include "size.h"
 
+/* The elements of an array, which must not be a pointer. */
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
 /* ---- memory (memory.c) */
 
 /* All heap memory of the library: 64-byte aligned, counted, and able to fail on demand. It is not

@@ -105,7 +105,7 @@ static alibi_status folder_use_of(enum folder_use *use, const char *folder)
     bool found = false;
 
     *use = FOLDER_FREE;
-    for (size_t i = 0; i < sizeof signs / sizeof *signs && !found; i++) {
+    for (int i = 0; i < COUNT(signs) && !found; i++) {
         TRY_RETURN(folder_has(&found, folder, signs[i].name));
         if (found)
             *use = signs[i].use;
@@ -119,7 +119,7 @@ static bool is_note(const char *name)
                                         ".err",  ".html", NAME_ASIDE, NAME_LOCK };
     size_t length = strlen(name);
 
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+    for (int i = 0; i < COUNT(ends); i++) {
         size_t end = strlen(ends[i]);
         if (length >= end && strcmp(name + length - end, ends[i]) == 0)
             return true;

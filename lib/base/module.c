@@ -52,7 +52,7 @@ alibi_status module_load(void **out, const char *name, bool global, const char *
     void *module;
 
     if (own_folder(folder))
-        for (size_t i = 0; !found && i < sizeof places / sizeof places[0]; i++)
+        for (int i = 0; !found && i < COUNT(places); i++)
             found = snprintf(path, sizeof path, "%s%s/%s", folder, places[i], name) < PATH_MAX &&
                     file_exists(path);
     module =

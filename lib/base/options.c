@@ -90,7 +90,7 @@ int name_index(const char *word, const char *const *names, int count)
     for (int i = 0; i < count; i++)
         if (same_name(word, names[i]))
             return i;
-    for (size_t w = 0; w < sizeof other_words / sizeof *other_words; w++)
+    for (int w = 0; w < COUNT(other_words); w++)
         for (int i = 0; i < count && same_name(word, other_words[w][0]); i++)
             if (strcmp(other_words[w][1], names[i]) == 0)
                 return i;
@@ -161,7 +161,7 @@ const char *alibi_nearest(const char *name, const char *const *names, int count)
         return NULL;
     if (known >= 0)
         return names[known];
-    for (size_t w = 0; w < sizeof other_words / sizeof *other_words; w++) {
+    for (int w = 0; w < COUNT(other_words); w++) {
         bool near = strlen(other_words[w][0]) > 3 && distance(name, other_words[w][0]) < 2;
         for (int i = 0; i < count && near; i++)
             if (strcmp(other_words[w][1], names[i]) == 0)

@@ -78,7 +78,7 @@ static alibi_status fail_by_file(const char *from)
     char **names = NULL, *path = NULL;
     int count = 0;
 
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    for (int i = 0; i < COUNT(known); i++) {
         mem_free(path);
         path = NULL;
         TRY(path_join(&path, from, known[i].file));

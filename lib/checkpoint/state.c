@@ -79,7 +79,7 @@ static const struct alibi_option options[] = {
       "start from the weights of another model, a checkpoint or a run" },
 };
 
-enum { OPTIONS = sizeof options / sizeof *options, NOT_SHAPING = 8 };
+enum { OPTIONS = COUNT(options), NOT_SHAPING = 8 };
 
 const struct alibi_option *alibi_training_options(int *count)
 {
@@ -153,8 +153,8 @@ static const struct alibi_option validation_options[] = {
 };
 
 enum {
-    STATE_OPTIONS = sizeof state_options / sizeof *state_options,
-    VALIDATION_OPTIONS = sizeof validation_options / sizeof *validation_options,
+    STATE_OPTIONS = COUNT(state_options),
+    VALIDATION_OPTIONS = COUNT(validation_options),
     GROUPS = 3
 };
 

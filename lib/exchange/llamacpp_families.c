@@ -314,7 +314,6 @@ static const struct tensor_rule qwen3_rules[] = {
 
 /* ---- the table: an export takes the first that fits */
 
-#define COUNT(array) (int)(sizeof(array) / sizeof *(array))
 #define FAMILY(arch)                                                                               \
     .name = #arch, .keys = arch##_keys, .key_count = COUNT(arch##_keys), .read = arch##_read,      \
     .rules = arch##_rules, .rule_count = COUNT(arch##_rules)

@@ -79,7 +79,7 @@ alibi_status foreign_refuse(const char *bytes, size_t length, const char *path)
 {
     int half = utf16_zero_half(bytes, length);
 
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    for (int i = 0; i < COUNT(kinds); i++) {
         size_t inner = kinds[i].inner != NULL ? strlen(kinds[i].inner) : 0;
 
         if (length >= kinds[i].bytes && memcmp(bytes, kinds[i].start, kinds[i].bytes) == 0 &&

@@ -103,7 +103,7 @@ static const struct {
 
 const struct gguf_type *gguf_type_named(const char *name)
 {
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+    for (int i = 0; i < COUNT(types); i++)
         if (strcasecmp(types[i].name, name) == 0)
             return &types[i];
     return NULL;
@@ -112,10 +112,10 @@ const struct gguf_type *gguf_type_named(const char *name)
 const struct gguf_type *gguf_type_of(uint32_t id, const char **name)
 {
     *name = NULL;
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+    for (int i = 0; i < COUNT(types); i++)
         if (types[i].id == id)
             return &types[i];
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    for (int i = 0; i < COUNT(others); i++)
         if (others[i].id == id)
             *name = others[i].name;
     return NULL;

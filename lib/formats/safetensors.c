@@ -31,7 +31,7 @@ static const struct {
 
 size_t safetensor_type_bytes(const char *name)
 {
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+    for (int i = 0; i < COUNT(types); i++)
         if (strcmp(types[i].name, name) == 0)
             return types[i].bytes;
     return 0;

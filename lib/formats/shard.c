@@ -13,7 +13,7 @@ static const struct kind {
     int width;
 } kinds[] = { { 20240520, 1, 2 }, { 20240801, 7, 4 } };
 
-enum { KINDS = sizeof kinds / sizeof kinds[0], NUMBER_BYTES = 4 };
+enum { KINDS = COUNT(kinds), NUMBER_BYTES = 4 };
 
 static uint32_t number_at(const char *bytes, int index)
 {

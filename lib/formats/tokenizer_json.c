@@ -11,8 +11,6 @@
 
 #include "formats/bpe_build.h"
 
-#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
-
 /* ---- model */
 
 /* "a b", or ["a", "b"]. Some lists of the first kind contain the comment of an old merges.txt. */

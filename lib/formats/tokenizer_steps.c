@@ -12,8 +12,6 @@
 
 #include "formats/bpe_build.h"
 
-#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
-
 /* ---- parts that several steps share */
 
 typedef alibi_status read_part(struct bpe_build *b, size_t at);

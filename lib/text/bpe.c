@@ -403,7 +403,7 @@ static int32_t find_end(const struct bpe_file *f)
     for (int i = 0; i < f->added_count; i++)
         if (f->added[i].ends)
             return f->added[i].id;
-    for (size_t i = 0; i < sizeof names / sizeof *names && found == NULL; i++)
+    for (int i = 0; i < COUNT(names) && found == NULL; i++)
         found = find_added(f, names[i]);
     if (found != NULL)
         return found->id;

@@ -160,7 +160,7 @@ static const struct rule rules[] = {
       "|there was {weather} on the {land}, and the {creature} {rested} {how}." },
 };
 
-enum { RULES = sizeof rules / sizeof *rules, ALTERNATIVES = 96 };
+enum { RULES = COUNT(rules), ALTERNATIVES = 96 };
 
 /* ---- the facts of a document */
 
@@ -553,7 +553,7 @@ static const struct alibi_option options[] = {
 
 const struct alibi_option *alibi_builtin_options(int *count)
 {
-    *count = sizeof options / sizeof *options;
+    *count = COUNT(options);
     return options;
 }
 

@@ -21,7 +21,7 @@ static const char names[][3] = { "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me",
                                  "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc",
                                  "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn" };
 
-enum { CATEGORIES = sizeof names / sizeof *names, CATEGORY = 0x1F, DIFFERS = 0x20 };
+enum { CATEGORIES = COUNT(names), CATEGORY = 0x1F, DIFFERS = 0x20 };
 
 struct run {
     size_t at; /* the next one in the table */
@@ -125,7 +125,7 @@ void word_characters_init(struct word_characters *w)
     for (struct run r = { 0 }; next_run(&r);)
         if (set >> r.category & 1)
             set_bits(w->bits, r.first, r.end);
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    for (int i = 0; i < COUNT(others); i++)
         set_bits(w->bits, others[i][0], others[i][1]);
 }
 

@@ -22,9 +22,9 @@ struct mark {
 #include "text/normal.inc"
 
 enum {
-    DECOMPOSITIONS = sizeof decompositions / sizeof *decompositions,
-    COMPOSITIONS = sizeof by_parts / sizeof *by_parts,
-    MARKS = sizeof marks / sizeof *marks,
+    DECOMPOSITIONS = COUNT(decompositions),
+    COMPOSITIONS = COUNT(by_parts),
+    MARKS = COUNT(marks),
     FIRST_MARK = 0x300, /* every character before it is normal */
 };
 

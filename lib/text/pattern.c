@@ -196,7 +196,7 @@ static alibi_status take_literal(struct translation *t)
         code = take_character(t);
     /* Two letters that are one character in the other case, such as U+00DF and U+FB00. Letters
      * beyond ASCII have more such cases and are all refused. */
-    for (size_t i = 0; i < sizeof folding / sizeof *folding; i++)
+    for (int i = 0; i < COUNT(folding); i++)
         folds = folds || ((t->previous | 0x20) == (uint32_t)folding[i][0] &&
                           (code | 0x20) == (uint32_t)folding[i][1]);
     if (caseless && (code > 0x7F || folds))

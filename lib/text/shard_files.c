@@ -341,7 +341,7 @@ static void explain_difference(const json_t *there, const json_t *now, const cha
              number(now, "vocab"));
         return;
     }
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    for (int i = 0; i < COUNT(keys); i++)
         if (!equal(there, now, keys[i])) {
             fail(ALIBI_BAD_INPUT, "'%s' was '%s', now it is '%s'", keys[i], word(there, keys[i]),
                  word(now, keys[i]));

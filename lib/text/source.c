@@ -195,7 +195,7 @@ static const struct alibi_option options[] = {
 
 const struct alibi_option *alibi_reading_options(int *count)
 {
-    *count = sizeof options / sizeof options[0];
+    *count = COUNT(options);
     return options;
 }
 
@@ -633,7 +633,7 @@ static alibi_status refuse_own(const char *folder)
           "to train from it: alibi train TEXT --init" },
     };
 
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    for (int i = 0; i < COUNT(kinds); i++) {
         bool first, second;
         TRY_RETURN(folder_has(&first, folder, kinds[i].has[0]));
         TRY_RETURN(folder_has(&second, folder, kinds[i].has[1]));

@@ -83,7 +83,7 @@ static const struct kind {
       run_chain },
 };
 enum { PASSKEY, PASSKEY_FILLER, TASK_NEEDLES, TASK_GROWING, LATEST, RECALL, INDUCTION, MARKOV };
-enum { KINDS = sizeof kinds / sizeof *kinds };
+enum { KINDS = COUNT(kinds) };
 
 struct task {
     int kind;

@@ -14,7 +14,7 @@
 static const struct tokenizer_kind *const kinds[] = { &tokenizer_kind_bytes, &tokenizer_kind_bpe,
                                                       &tokenizer_kind_words, &tokenizer_kind_ids };
 
-enum { KINDS = sizeof kinds / sizeof kinds[0] };
+enum { KINDS = COUNT(kinds) };
 
 /* ---- ids that grow in number */
 

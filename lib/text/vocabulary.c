@@ -17,7 +17,7 @@ static const struct alibi_option options[] = {
       "bpe: cuts text first; gpt2, bloom, gpt4, or a regular expression; default: gpt2" },
 };
 
-enum { OPTIONS = sizeof options / sizeof *options };
+enum { OPTIONS = COUNT(options) };
 
 const struct alibi_option *alibi_vocabulary_options(int *count)
 {
@@ -35,7 +35,7 @@ static const struct {
     const char *name, *expression;
 } named[] = { { "gpt2", bpe_gpt2_pattern }, { "bloom", bloom_pattern }, { "gpt4", gpt4_pattern } };
 
-enum { NAMED = sizeof named / sizeof *named };
+enum { NAMED = COUNT(named) };
 
 static alibi_status find_expression(const char **out, const char *pattern)
 {

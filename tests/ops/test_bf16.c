@@ -4,8 +4,6 @@
 
 #include "check.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 static float float_of_bits(uint32_t bits)
 {
     float x;
@@ -47,7 +45,7 @@ static void floats_are_rounded_to_the_nearest_bf16_and_ties_to_even(void **state
     };
 
     (void)state;
-    for (size_t i = 0; i < COUNT(cases); i++)
+    for (int i = 0; i < COUNT(cases); i++)
         assert_int_equal(bf16_from_float(float_of_bits(cases[i].from)), cases[i].to);
 }
 
@@ -57,7 +55,7 @@ static void a_nan_stays_one(void **state)
     static const uint32_t nans[] = { 0x7F800001, 0xFF800001, 0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF };
 
     (void)state;
-    for (size_t i = 0; i < COUNT(nans); i++)
+    for (int i = 0; i < COUNT(nans); i++)
         assert_true(isnan(bf16_to_float(bf16_from_float(float_of_bits(nans[i])))));
 }
 
@@ -117,7 +115,7 @@ static void sums_of_dup_in_bf16_are_of_what_is_stored(void **state)
             expected += get(dup, r * F + f);
         assert_close(get(sums, f), expected, 0x1p-24 * fabs(expected));
     }
-    for (size_t i = 0; i < COUNT(all); i++)
+    for (int i = 0; i < COUNT(all); i++)
         mem_free(all[i].data);
 }
 

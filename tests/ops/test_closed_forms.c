@@ -4,7 +4,6 @@
 
 #include "check.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
 #define TENSOR_1(array) tensor_1(array, DTYPE_F64, COUNT(array))
 
 enum { SEED = 11 };
@@ -158,7 +157,7 @@ static void huge_scores_do_not_overflow_the_softmax(void **state)
     (void)state;
     a.scale = 1e4;
     sample_run(&s, a);
-    for (size_t i = 0; i < COUNT(s.y); i++)
+    for (int i = 0; i < COUNT(s.y); i++)
         assert_true(isfinite(s.y[i]));
 }
 
@@ -235,7 +234,7 @@ static void dropout_keeps_the_mean_and_draws_the_same_mask_again(void **state)
     assert_ok(ops_ref.fill(&device, TENSOR_1(x), 1.0));
     assert_ok(ops_ref.residual_forward(&device, TENSOR_1(y), TENSOR_1(x), TENSOR_1(x), drop));
     assert_ok(ops_ref.dropout(&device, TENSOR_1(again), TENSOR_1(x), drop));
-    for (size_t i = 0; i < COUNT(y); i++) {
+    for (int i = 0; i < COUNT(y); i++) {
         assert_close(y[i], 1.0 + again[i], 0.0);
         dropped += again[i] == 0.0 ? 1.0 : 0.0;
     }
