@@ -89,10 +89,8 @@ static alibi_status open_file(struct file **out, const char *path, const char *n
     f->fd = -1;
     TRY(text_copy(&f->path, name));
     f->fd = os_open(path, flags);
-    if (f->fd < 0 || os_fstat(f->fd, &info) != 0) {
-        status = path_fail(verb, name);
-        goto out;
-    }
+    if (f->fd < 0 || os_fstat(f->fd, &info) != 0)
+        TRY(path_fail(verb, name));
     if ((flags & O_ACCMODE) == O_RDONLY)
         TRY(check_regular(&info, name));
     f->size = info.st_size;
@@ -123,14 +121,10 @@ alibi_status file_open_input(struct file **out, const char *path, const struct a
     TRY(text_copy(&f->path, f->borrowed ? "standard input" : path));
     /* O_NONBLOCK: opening a pipe does not wait for its writer; reading does, and can be stopped. */
     f->fd = f->borrowed ? STDIN_FILENO : os_open(path, O_RDONLY | O_NONBLOCK);
-    if (f->fd < 0 || os_fstat(f->fd, &info) != 0) {
-        status = path_fail("open", f->path);
-        goto out;
-    }
-    if (S_ISDIR(info.st_mode)) {
-        status = fail(ALIBI_BAD_INPUT, "cannot read '%s': it is a folder", f->path);
-        goto out;
-    }
+    if (f->fd < 0 || os_fstat(f->fd, &info) != 0)
+        TRY(path_fail("open", f->path));
+    if (S_ISDIR(info.st_mode))
+        TRY(fail(ALIBI_BAD_INPUT, "cannot read '%s': it is a folder", f->path));
     f->waits = !S_ISREG(info.st_mode);
     f->size = S_ISREG(info.st_mode) && !f->borrowed ? info.st_size : 0;
     *out = f;
@@ -482,10 +476,8 @@ alibi_status mapping_open(struct mapping **out, const char *path)
     TRY(NEW_ZERO_ARRAY(&m, 1, "a mapped file"));
     TRY(file_open_read(&f, path));
     m->bytes = (size_t)f->size;
-    if (m->bytes > 0 && (m->start = os_mmap(f->fd, m->bytes)) == NULL) {
-        status = path_fail("map", path);
-        goto out;
-    }
+    if (m->bytes > 0 && (m->start = os_mmap(f->fd, m->bytes)) == NULL)
+        TRY(path_fail("map", path));
     done = f; /* the mapping outlives the descriptor */
     f = NULL;
     TRY(file_close(done));

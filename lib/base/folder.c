@@ -385,17 +385,13 @@ static alibi_status sort_folder(struct names *files, struct names *folders, cons
         mem_free(path);
         path = NULL;
         TRY(path_join(&path, folder, names[i]));
-        if (os_lstat(path, &info) != 0) {
-            status = path_fail("list", path);
-            goto out;
-        }
+        if (os_lstat(path, &info) != 0)
+            TRY(path_fail("list", path));
         link = S_ISLNK(info.st_mode);
         if (link && os_stat(path, &info) != 0) {
             nowhere = errno == ENOENT || errno == ELOOP;
-            if (!nowhere) {
-                status = path_fail("list", path);
-                goto out;
-            }
+            if (!nowhere)
+                TRY(path_fail("list", path));
         }
         if (nowhere || S_ISREG(info.st_mode))
             TRY(add_name(files, path));

@@ -908,13 +908,11 @@ alibi_status options_parse(const struct alibi_option_group *groups, int count, c
     int done = 0, keys = 0;
 
     TRY(json_parse(&recipe, bytes, length, path));
-    if (!json_is_object(recipe)) {
-        status = fail(
+    if (!json_is_object(recipe))
+        TRY(fail(
             ALIBI_BAD_INPUT,
             "'%s' is not a recipe: a JSON object with the names of options as keys is expected",
-            path);
-        goto out;
-    }
+            path));
     TRY(NEW_ARRAY(&settings, count_options(groups, count), "the settings of a recipe"));
     status = read_settings(settings, &done, &keys, groups, count, recipe);
     if (status != ALIBI_OK) {

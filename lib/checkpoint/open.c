@@ -82,10 +82,8 @@ static alibi_status fail_by_file(const char *from)
         mem_free(path);
         path = NULL;
         TRY(path_join(&path, from, known[i].file));
-        if (file_exists(path)) {
-            status = fail(ALIBI_BAD_INPUT, "'%s' holds no checkpoint: %s", from, known[i].advice);
-            goto out;
-        }
+        if (file_exists(path))
+            TRY(fail(ALIBI_BAD_INPUT, "'%s' holds no checkpoint: %s", from, known[i].advice));
     }
     TRY(folder_list(&names, &count, from));
     status = fail(ALIBI_BAD_INPUT,
@@ -113,11 +111,9 @@ static alibi_status fail_without_checkpoint(const char *from)
     TRY(path_join(&models, from, NAME_MODELS));
     if (runs == 0 && folder_exists(models))
         TRY(list_runs(&list, &runs, models));
-    if (runs > 0) {
-        status = fail(ALIBI_BAD_INPUT, "'%s' holds no checkpoint, but models that do; give one: %s",
-                      from, list.data);
-        goto out;
-    }
+    if (runs > 0)
+        TRY(fail(ALIBI_BAD_INPUT, "'%s' holds no checkpoint, but models that do; give one: %s",
+                 from, list.data));
     TRY(path_join(&recipe, from, NAME_RECIPE));
     if (file_exists(recipe))
         TRY(lock_check(&used, from));
@@ -216,13 +212,11 @@ static alibi_status replace_position(struct alibi_config *config, const char *po
     TRY(model_outline(&was, config, &device->device, device->type));
     TRY(model_outline(&is, &c, &device->device, device->type));
     differing = model_difference(was, is);
-    if (differing) {
-        status = fail(ALIBI_USAGE,
-                      "'%s' was trained with position '%s' and cannot be used with '%s': they do "
-                      "not learn the same, as '%s' shows",
-                      path, config->position, c.position, differing);
-        goto out;
-    }
+    if (differing)
+        TRY(fail(ALIBI_USAGE,
+                 "'%s' was trained with position '%s' and cannot be used with '%s': they do "
+                 "not learn the same, as '%s' shows",
+                 path, config->position, c.position, differing));
     if (strcmp(config->position, c.position) != 0)
         TRY(pattern_check_endless(&is->pattern, position));
     call_note(call, "position '%s' in place of '%s', with which '%s' was trained", c.position,
@@ -476,14 +470,12 @@ alibi_status checkpoint_init_weights(const char *from, struct model *m, const al
 
     TRY(checkpoint_find_model(&path, from, call));
     TRY(checkpoint_read_config(path, &config, &there));
-    if (tokenizer_checksum(there) != tokenizer_checksum(t)) {
-        status = fail(ALIBI_BAD_INPUT,
-                      "its tokenizer (%s, %lld ids) is not that of the text (%s, %lld ids); give "
-                      "files of text and --tokenizer %s",
-                      alibi_tokenizer_type(there), (long long)alibi_tokenizer_vocab(there),
-                      alibi_tokenizer_type(t), (long long)alibi_tokenizer_vocab(t), path);
-        goto out;
-    }
+    if (tokenizer_checksum(there) != tokenizer_checksum(t))
+        TRY(fail(ALIBI_BAD_INPUT,
+                 "its tokenizer (%s, %lld ids) is not that of the text (%s, %lld ids); give "
+                 "files of text and --tokenizer %s",
+                 alibi_tokenizer_type(there), (long long)alibi_tokenizer_vocab(there),
+                 alibi_tokenizer_type(t), (long long)alibi_tokenizer_vocab(t), path));
     if (m) {
         /* Position tables share their names, and are of no use to another method. */
         bool other = strcmp(config.position, m->config.position) != 0;

@@ -86,11 +86,9 @@ alibi_status manifest_read(struct manifest *m, const char *folder)
     TRY(path_join(&path, folder, NAME_MANIFEST));
     TRY(sealed_read(&json, path, MANIFEST_BYTES_MAX));
     TRY(json_get_int(json, "format", 1, INT64_MAX, &format, path));
-    if (format != MANIFEST_FORMAT) {
-        status = fail(ALIBI_BAD_INPUT, "'%s' has format %lld; this version reads format %d", path,
-                      (long long)format, MANIFEST_FORMAT);
-        goto out;
-    }
+    if (format != MANIFEST_FORMAT)
+        TRY(fail(ALIBI_BAD_INPUT, "'%s' has format %lld; this version reads format %d", path,
+                 (long long)format, MANIFEST_FORMAT));
     TRY(json_get_int(json, "step", 0, INT64_MAX, &read.step, path));
     TRY(read_parts(&read, json_object_get(json, "parts"), path));
     *m = read;
@@ -119,11 +117,9 @@ static alibi_status read_share(const struct part *part, const char *path, char *
     struct range share = share_of(part, rank, ranks);
 
     TRY(file_open_read(&f, path));
-    if (file_size(f) != part->bytes) {
-        status = fail(ALIBI_BAD_INPUT, "'%s' has %lld bytes; its manifest says %lld", path,
-                      (long long)file_size(f), (long long)part->bytes);
-        goto out;
-    }
+    if (file_size(f) != part->bytes)
+        TRY(fail(ALIBI_BAD_INPUT, "'%s' has %lld bytes; its manifest says %lld", path,
+                 (long long)file_size(f), (long long)part->bytes));
     for (int64_t done = 0; done < share.count; done += BLOCK) {
         int64_t left = share.count - done, some = left < BLOCK ? left : BLOCK;
         TRY(file_read_at(f, block, (size_t)some, share.first + done));

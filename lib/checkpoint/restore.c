@@ -130,11 +130,9 @@ alibi_status checkpoint_read_config(const char *path, struct alibi_config *confi
     TRY(tokenizer_read(&t, tokenizer_json.bytes, tokenizer_json.length, tokenizer_json.path));
     if (read.vocab == 0)
         read.vocab = alibi_tokenizer_vocab(t);
-    if (read.vocab < alibi_tokenizer_vocab(t)) {
-        status = fail(ALIBI_BAD_INPUT, "'%s': vocab %lld is too small: the tokenizer has %lld ids",
-                      path, (long long)read.vocab, (long long)alibi_tokenizer_vocab(t));
-        goto out;
-    }
+    if (read.vocab < alibi_tokenizer_vocab(t))
+        TRY(fail(ALIBI_BAD_INPUT, "'%s': vocab %lld is too small: the tokenizer has %lld ids", path,
+                 (long long)read.vocab, (long long)alibi_tokenizer_vocab(t)));
     *config = read;
     *tokenizer = t;
     t = NULL;

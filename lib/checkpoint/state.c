@@ -192,10 +192,8 @@ alibi_status checkpoint_read_state(const char *path, struct train_state *state,
     state_groups(groups, &file, &read);
     TRY(path_join(&name, path, part_names[PART_STATE]));
     TRY(alibi_options_read(groups, GROUPS, name));
-    if (file.step < 1) {
-        status = fail(ALIBI_BAD_INPUT, "'%s': the key 'step' is missing", name);
-        goto out;
-    }
+    if (file.step < 1)
+        TRY(fail(ALIBI_BAD_INPUT, "'%s': the key 'step' is missing", name));
     *state = (struct train_state){ file.step, (uint32_t)file.corpus_checksum,
                                    (uint32_t)file.files_checksum, file.loss, file.validation };
     *training = read;
