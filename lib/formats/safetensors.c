@@ -46,9 +46,11 @@ struct owner {
 struct reader {
     struct scan scan;
     struct safetensor *tensors;
-    int count, capacity;
+    int64_t capacity;
+    int count;         /* HEADER_MAX bytes have fewer than an int counts */
     const char **keys; /* of the metadata */
-    int key_count, key_capacity;
+    int64_t key_capacity;
+    int key_count;
     bool has_metadata;
 };
 
@@ -109,18 +111,6 @@ static alibi_status read_field(struct reader *r, struct safetensor *t, unsigned 
     return scan_expect(s, ']');
 }
 
-static alibi_status grow(void **array, int count, int *capacity, size_t size)
-{
-    int larger = *capacity > 0 ? *capacity * 2 : 16; /* at most HEADER_MAX entries: cannot wrap */
-
-    if (count < *capacity)
-        return ALIBI_OK;
-    TRY_RETURN(
-        mem_grow(array, (size_t)count * size, (size_t)larger * size, "the names of tensors"));
-    *capacity = larger;
-    return ALIBI_OK;
-}
-
 static alibi_status read_tensor(struct reader *r, const char *name)
 {
     struct safetensor t = { .name = (char *)name };
@@ -145,7 +135,7 @@ static alibi_status read_tensor(struct reader *r, const char *name)
         return fail(ALIBI_BAD_INPUT,
                     "cannot read '%s': tensor '%s' needs %zu bytes, its offsets are %lld and %lld",
                     r->scan.path, name, bytes, (long long)t.begin, (long long)t.end);
-    TRY_RETURN(grow((void **)&r->tensors, r->count, &r->capacity, sizeof t));
+    TRY_RETURN(RESERVE_ARRAY(&r->tensors, &r->capacity, r->count + 1, "the names of tensors"));
     r->tensors[r->count++] = t;
     return ALIBI_OK;
 }
@@ -166,7 +156,8 @@ static alibi_status read_metadata(struct reader *r)
         TRY_RETURN(scan_string(&r->scan, &key));
         TRY_RETURN(scan_expect(&r->scan, ':'));
         TRY_RETURN(scan_string(&r->scan, &value));
-        TRY_RETURN(grow((void **)&r->keys, r->key_count, &r->key_capacity, sizeof key));
+        TRY_RETURN(
+            RESERVE_ARRAY(&r->keys, &r->key_capacity, r->key_count + 1, "the names of tensors"));
         r->keys[r->key_count++] = key;
     } while (scan_take(&r->scan, ','));
     return scan_expect(&r->scan, '}');

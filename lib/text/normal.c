@@ -93,13 +93,7 @@ static uint32_t composed(uint32_t first, uint32_t second)
 
 static alibi_status push(struct normal *n, uint32_t code)
 {
-    size_t have = n->code_capacity, more = have > 0 ? 2 * have : 64;
-
-    if (n->code_count == have) {
-        TRY_RETURN(mem_grow((void **)&n->codes, have * sizeof *n->codes, more * sizeof *n->codes,
-                            "a normalized text"));
-        n->code_capacity = more;
-    }
+    TRY_RETURN(RESERVE_ARRAY(&n->codes, &n->code_capacity, n->code_count + 1, "a normalized text"));
     n->codes[n->code_count++] = (struct normal_code){ code, mark_of(code).order, 0 };
     return ALIBI_OK;
 }
@@ -132,11 +126,11 @@ static int compare_orders(const void *a, const void *b)
 /* Sorts each run of marks by class; equal classes keep their order. */
 static void sort_marks(struct normal *n)
 {
-    for (size_t i = 0, end; i < n->code_count; i = end + 1) {
+    for (int64_t i = 0, end; i < n->code_count; i = end + 1) {
         for (end = i; end < n->code_count && n->codes[end].order != 0; end++)
             n->codes[end].at = end;
         if (end > i + 1)
-            qsort(n->codes + i, end - i, sizeof *n->codes, compare_orders);
+            qsort(n->codes + i, (size_t)(end - i), sizeof *n->codes, compare_orders);
     }
 }
 
@@ -144,12 +138,12 @@ static void sort_marks(struct normal *n)
  * one: then it is blocked. */
 static void compose(struct normal *n)
 {
-    size_t starter = SIZE_MAX, kept = 0;
+    int64_t starter = -1, kept = 0;
 
-    for (size_t i = 0; i < n->code_count; i++) {
+    for (int64_t i = 0; i < n->code_count; i++) {
         struct normal_code c = n->codes[i];
-        bool next = starter != SIZE_MAX && starter + 1 == kept;
-        bool open = starter != SIZE_MAX && (next || n->codes[kept - 1].order < c.order);
+        bool next = starter >= 0 && starter + 1 == kept;
+        bool open = starter >= 0 && (next || n->codes[kept - 1].order < c.order);
         uint32_t both = open ? composed(n->codes[starter].code, c.code) : 0;
         if (both != 0) {
             n->codes[starter].code = both;
@@ -280,13 +274,8 @@ void normal_fini(struct normal *n)
 
 static alibi_status note_start(struct normal *n, size_t from)
 {
-    size_t have = n->start_capacity, more = have > 0 ? 2 * have : 256;
-
-    if (n->start_count == have) {
-        TRY_RETURN(mem_grow((void **)&n->starts, have * sizeof *n->starts, more * sizeof *n->starts,
-                            "a normalized text"));
-        n->start_capacity = more;
-    }
+    TRY_RETURN(
+        RESERVE_ARRAY(&n->starts, &n->start_capacity, n->start_count + 1, "a normalized text"));
     n->starts[n->start_count++] = (struct normal_start){ from, n->text.length };
     return ALIBI_OK;
 }
@@ -307,7 +296,7 @@ static alibi_status put_cluster(struct normal *n, const char *text, size_t bytes
     }
     sort_marks(n);
     compose(n);
-    for (size_t i = 0; i < n->code_count; i++) {
+    for (int64_t i = 0; i < n->code_count; i++) {
         char character[4];
         text_append_bytes(&n->text, character, utf8_put(character, n->codes[i].code));
     }
@@ -317,7 +306,8 @@ static alibi_status put_cluster(struct normal *n, const char *text, size_t bytes
 alibi_status normal_make(struct normal *n, enum normal_form form, bool prefix, const char *text,
                          size_t bytes)
 {
-    n->text.length = n->start_count = 0;
+    n->text.length = 0;
+    n->start_count = 0;
     text_append_bytes(&n->text, "", 0);
     for (size_t at = 0, end; at < bytes; at = end) {
         uint32_t code;

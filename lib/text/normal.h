@@ -8,7 +8,7 @@
 struct normal_code {
     uint32_t code;
     uint8_t order;
-    size_t at;
+    int64_t at;
 };
 
 /* Where a cluster starts: no character before it and none after it change each other. */
@@ -20,10 +20,10 @@ struct normal_start {
 struct normal {
     struct text text;
     struct normal_start *starts; /* ascending; the last is the end of both */
-    size_t start_count, start_capacity;
+    int64_t start_count, start_capacity;
 
     struct normal_code *codes; /* scratch */
-    size_t code_count, code_capacity;
+    int64_t code_count, code_capacity;
 };
 void normal_fini(struct normal *n);
 

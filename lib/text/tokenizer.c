@@ -20,20 +20,12 @@ enum { KINDS = COUNT(kinds) };
 
 alibi_status ids_reserve(struct ids *ids, int64_t more)
 {
-    int64_t need, capacity = ids->capacity > 0 ? ids->capacity : 64;
+    int64_t need;
 
-    if (__builtin_add_overflow(ids->count, more, &need) ||
-        need > INT64_MAX / (2 * (int64_t)sizeof *ids->at))
+    if (__builtin_add_overflow(ids->count, more, &need))
         return fail(ALIBI_MEMORY, "not enough memory for %lld and %lld tokens",
                     (long long)ids->count, (long long)more);
-    if (need <= ids->capacity)
-        return ALIBI_OK;
-    while (capacity < need)
-        capacity *= 2;
-    TRY_RETURN(mem_grow((void **)&ids->at, (size_t)ids->count * sizeof *ids->at,
-                        (size_t)capacity * sizeof *ids->at, "tokens"));
-    ids->capacity = capacity;
-    return ALIBI_OK;
+    return RESERVE_ARRAY(&ids->at, &ids->capacity, need, "tokens");
 }
 
 alibi_status ids_append(struct ids *ids, const int32_t *at, int64_t count)
