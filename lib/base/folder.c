@@ -117,13 +117,10 @@ static bool is_note(const char *name)
 {
     static const char *const ends[] = { ".json", ".txt",  ".log",     ".out",
                                         ".err",  ".html", NAME_ASIDE, NAME_LOCK };
-    size_t length = strlen(name);
 
-    for (int i = 0; i < COUNT(ends); i++) {
-        size_t end = strlen(ends[i]);
-        if (length >= end && strcmp(name + length - end, ends[i]) == 0)
+    for (int i = 0; i < COUNT(ends); i++)
+        if (ends_with(name, ends[i]))
             return true;
-    }
     return name[0] == '.';
 }
 

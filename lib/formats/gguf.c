@@ -50,21 +50,13 @@ static alibi_status take(struct reader *r, const char **out, uint64_t bytes, con
     return ALIBI_OK;
 }
 
-static alibi_status take_u32(struct reader *r, uint32_t *out, const char *what)
+/* *out, a number of `bytes` bytes, is the next one. */
+static alibi_status take_number(struct reader *r, void *out, size_t bytes, const char *what)
 {
     const char *at = NULL;
 
-    TRY_RETURN(take(r, &at, sizeof *out, what));
-    memcpy(out, at, sizeof *out);
-    return ALIBI_OK;
-}
-
-static alibi_status take_u64(struct reader *r, uint64_t *out, const char *what)
-{
-    const char *at = NULL;
-
-    TRY_RETURN(take(r, &at, sizeof *out, what));
-    memcpy(out, at, sizeof *out);
+    TRY_RETURN(take(r, &at, bytes, what));
+    memcpy(out, at, bytes);
     return ALIBI_OK;
 }
 
@@ -72,7 +64,7 @@ static alibi_status take_text(struct reader *r, struct slice *out, const char *w
 {
     uint64_t bytes = 0;
 
-    TRY_RETURN(take_u64(r, &bytes, what));
+    TRY_RETURN(take_number(r, &bytes, sizeof bytes, what));
     TRY_RETURN(take(r, &out->at, bytes, what));
     out->bytes = (size_t)bytes;
     return ALIBI_OK;
@@ -101,7 +93,7 @@ static alibi_status take_kind(struct reader *r, enum gguf_kind *out, struct slic
 {
     uint32_t kind = 0;
 
-    TRY_RETURN(take_u32(r, &kind, "the kind of a value"));
+    TRY_RETURN(take_number(r, &kind, sizeof kind, "the kind of a value"));
     if (kind >= GGUF_KINDS)
         return fail(ALIBI_BAD_INPUT, "cannot read '%s': the value of '%.*s' is of unknown kind %u",
                     r->path, (int)key.bytes, key.at, kind);
@@ -137,7 +129,7 @@ static alibi_status read_pair(struct reader *r, struct gguf_pair *p)
     v->array = v->kind == GGUF_ARRAY;
     if (v->array) {
         TRY_RETURN(take_kind(r, &v->kind, p->key));
-        TRY_RETURN(take_u64(r, &count, "the count of an array"));
+        TRY_RETURN(take_number(r, &count, sizeof count, "the count of an array"));
         if (v->kind == GGUF_ARRAY)
             return fail(ALIBI_BAD_INPUT,
                         "cannot read '%s': '%.*s' is an array of arrays, which is not supported",
@@ -173,14 +165,14 @@ static alibi_status read_shape(struct reader *r, struct gguf_tensor *t)
     uint32_t rank = 0;
     uint64_t size = 0;
 
-    TRY_RETURN(take_u32(r, &rank, "the rank of a tensor"));
+    TRY_RETURN(take_number(r, &rank, sizeof rank, "the rank of a tensor"));
     if (rank > GGUF_RANK_MAX)
         return fail(ALIBI_BAD_INPUT,
                     "cannot read '%s': tensor '%s' has %u dimensions, at most %d are allowed",
                     r->path, t->name, rank, GGUF_RANK_MAX);
     t->rank = (int)rank;
     for (int d = t->rank - 1; d >= 0; d--) {
-        TRY_RETURN(take_u64(r, &size, "a dimension of a tensor"));
+        TRY_RETURN(take_number(r, &size, sizeof size, "a dimension of a tensor"));
         if (size > INT64_MAX)
             return fail(ALIBI_BAD_INPUT,
                         "cannot read '%s': tensor '%s' has a shape that no file can hold", r->path,
@@ -195,7 +187,7 @@ static alibi_status read_type(struct reader *r, struct gguf_tensor *t)
     uint32_t id = 0;
     const char *name = NULL;
 
-    TRY_RETURN(take_u32(r, &id, "the type of a tensor"));
+    TRY_RETURN(take_number(r, &id, sizeof id, "the type of a tensor"));
     t->type = gguf_type_of(id, &name);
     if (t->type == NULL && name != NULL)
         return fail(ALIBI_BAD_INPUT,
@@ -232,7 +224,7 @@ static alibi_status read_entry(struct reader *r, struct gguf_tensor *t, int64_t 
     t->name[name.bytes] = '\0';
     TRY_RETURN(read_shape(r, t));
     TRY_RETURN(read_type(r, t));
-    TRY_RETURN(take_u64(r, &offset, "the offset of a tensor"));
+    TRY_RETURN(take_number(r, &offset, sizeof offset, "the offset of a tensor"));
     if (!data_bytes(t, &bytes))
         return fail(ALIBI_BAD_INPUT,
                     "cannot read '%s': tensor '%s' has a shape that %s cannot have", r->path,
@@ -334,7 +326,7 @@ static alibi_status take_count(struct reader *r, int *out, uint64_t least, const
 {
     uint64_t count = 0;
 
-    TRY_RETURN(take_u64(r, &count, what));
+    TRY_RETURN(take_number(r, &count, sizeof count, what));
     if (count > (r->length - r->at) / least || count > INT32_MAX)
         return fail(ALIBI_BAD_INPUT,
                     "cannot read '%s': it would have %llu %s, more than fit its %zu bytes", r->path,
@@ -353,7 +345,7 @@ static alibi_status read_table(struct reader *r)
     if (r->length < 4 || memcmp(r->bytes, "GGUF", 4) != 0)
         return fail(ALIBI_BAD_INPUT, "cannot read '%s': it is not a GGUF file", r->path);
     TRY_RETURN(take(r, &magic, 4, "the magic"));
-    TRY_RETURN(take_u32(r, &version, "the version"));
+    TRY_RETURN(take_number(r, &version, sizeof version, "the version"));
     TRY_RETURN(check_version(r, version));
     TRY_RETURN(take_count(r, &g->tensor_count, ENTRY_LEAST, "tensors"));
     TRY_RETURN(take_count(r, &g->pair_count, PAIR_LEAST, "pairs of metadata"));

@@ -213,7 +213,7 @@ static alibi_status read_document(struct source *s, const char *how)
     static const char *const names[] = { "file", "line", "blank-line" };
     static const char escapes[] = "n\nr\rt\t\\\\"; /* letter, byte, ... */
 
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < COUNT(names); i++)
         if (how == NULL || strcmp(how, names[i]) == 0) {
             s->document = i;
             return ALIBI_OK;
@@ -251,7 +251,7 @@ static bool is_json(const struct source *s, const char *path)
                                            ".ndjson", ".ndjson.gz", ".ndjson.zst" };
     bool named = false;
 
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < COUNT(endings); i++)
         named = named || ends_with(path, endings[i]);
     return s->format == ALIBI_FORMAT_AUTO ? named : s->format == ALIBI_FORMAT_JSONL;
 }
