@@ -39,8 +39,15 @@ static const char sentence[] = "\nThe pass key is ";
 /* The purpose of a random number of a window. */
 enum draw { DRAW_GAP, DRAW_KEY, DRAW_VALUE, DRAW_HAY, DRAW_COUNT, DRAW_ASKED };
 
+/* Numbers of symbols, and of things that are hidden: at most, of writes and pairs. */
+struct sizes {
+    int64_t noise, values, keys, span, states;
+    int64_t needles, writes, pairs, copied;
+};
+
 struct window {
     const struct task_windows *w;
+    struct sizes size;
     uint64_t key; /* of its random numbers */
     double depth; /* of what is hidden, if it is one thing */
     int64_t hay;  /* tokens of the haystack */
@@ -150,11 +157,6 @@ static int32_t mark(const struct task *t, enum mark which)
     return id_from_end(t, which);
 }
 
-static bool is_mark(const struct task *t, int32_t id)
-{
-    return id >= mark(t, MARKS - 1) && id != t->end;
-}
-
 static int32_t symbol(const struct task *t, int64_t i)
 {
     return id_from_end(t, MARKS + i);
@@ -165,95 +167,50 @@ static int64_t clamp(int64_t x, int64_t least, int64_t most)
     return x < least ? least : x > most ? most : x;
 }
 
-/* How many symbols there are of a kind: L/8 to 32, as the vocabulary allows. Noise has symbols
- * 0..noise-1; values and keys follow. */
-static int64_t noise_symbols(const struct task_windows *w)
+static int64_t smaller(int64_t a, int64_t b)
 {
-    return clamp(w->near / 8, 1, clamp(symbol_count(w->task) / 4, 1, SYMBOLS));
+    return a < b ? a : b;
 }
 
-static int64_t value_symbols(const struct task_windows *w)
+/* How many symbols there are of each kind, L/8 to 32 as the vocabulary allows, and how much is
+ * hidden. Noise has symbols 0..noise-1; values and keys follow. */
+static struct sizes sizes_of(const struct task_windows *w)
 {
-    int64_t symbols = symbol_count(w->task);
+    int64_t symbols = symbol_count(w->task), near = w->near;
+    int64_t values = clamp(w->task->kind == RECALL ? symbols / 4 : symbols, 2, SYMBOLS);
+    struct sizes z;
 
-    symbols = clamp(w->task->kind == RECALL ? symbols / 4 : symbols, 2, SYMBOLS);
-    return clamp(w->near / 8, symbols < 8 ? symbols : 8, symbols);
-}
+    z.noise = clamp(near / 8, 1, clamp(symbols / 4, 1, SYMBOLS));
+    z.values = clamp(near / 8, smaller(values, 8), values);
+    z.keys = clamp(near / 4, 2, clamp(symbols - z.noise - z.values, 2, 2 * PAIRS_MAX));
+    z.span = clamp(near / 2, 2, clamp(symbols - z.noise, 2, 2 * TASK_ANSWER_TOKENS));
+    z.states = clamp(near / 32, 2, smaller(symbols, STATES_MAX));
 
-static int64_t key_symbols(const struct task_windows *w)
-{
-    int64_t symbols = symbol_count(w->task) - noise_symbols(w) - value_symbols(w);
-
-    return clamp(w->near / 4, 2, clamp(symbols, 2, 2 * PAIRS_MAX));
-}
-
-static int64_t span_symbols(const struct task_windows *w)
-{
-    int64_t symbols = symbol_count(w->task) - noise_symbols(w);
-
-    return clamp(w->near / 2, 2, clamp(symbols, 2, 2 * TASK_ANSWER_TOKENS));
-}
-
-/* ---- how much is hidden */
-
-static int64_t needle_count(const struct task_windows *w)
-{
-    int64_t count = clamp(w->near / 16, 1, NEEDLES), times = w->length / w->near;
-
-    return w->task->kind == TASK_GROWING && times > 1 ? count * times : count;
-}
-
-static int64_t queries_of(int64_t things)
-{
-    return things < NEEDLES ? things : NEEDLES;
-}
-
-static int64_t most_writes(const struct task_windows *w)
-{
-    return clamp(w->near / 8, 2, WRITES_MAX);
-}
-
-static int64_t most_pairs(const struct task_windows *w)
-{
-    int64_t keys = key_symbols(w);
-
-    return clamp(w->near / 8, 1, keys < PAIRS_MAX ? keys : PAIRS_MAX);
-}
-
-static int64_t copied(const struct task_windows *w)
-{
-    int64_t symbols = span_symbols(w);
-
-    return clamp(w->near / 4, 1, symbols < TASK_ANSWER_TOKENS ? symbols : TASK_ANSWER_TOKENS);
-}
-
-static int64_t state_count(const struct task_windows *w)
-{
-    int64_t symbols = symbol_count(w->task);
-
-    return clamp(w->near / 32, 2, symbols < STATES_MAX ? symbols : STATES_MAX);
+    z.needles = clamp(near / 16, 1, NEEDLES);
+    if (w->task->kind == TASK_GROWING && w->length > near)
+        z.needles *= w->length / near;
+    z.writes = clamp(near / 8, 2, WRITES_MAX);
+    z.pairs = clamp(near / 8, 1, smaller(z.keys, PAIRS_MAX));
+    z.copied = clamp(near / 4, 1, smaller(z.span, TASK_ANSWER_TOKENS));
+    return z;
 }
 
 /* The most tokens of a window that are not haystack. */
-static int64_t fixed_tokens(const struct task_windows *w)
+static int64_t fixed_tokens(const struct task *t, const struct sizes *z)
 {
-    int64_t many;
-
-    switch (w->task->kind) {
+    switch (t->kind) {
     case PASSKEY:
     case PASSKEY_FILLER:
-        return 2 * (w->task->before.count + DIGITS) + w->task->after.count;
+        return 2 * (t->before.count + DIGITS) + t->after.count;
     case TASK_NEEDLES:
     case TASK_GROWING:
-        many = needle_count(w);
-        return 4 * many + 4 * queries_of(many);
+        return 4 * z->needles + 4 * smaller(z->needles, NEEDLES);
     case LATEST:
-        return 2 * most_writes(w) + 2;
+        return 2 * z->writes + 2;
     case RECALL:
-        many = most_pairs(w);
-        return 1 + 2 * many + 3 * (many < QUERIES ? many : QUERIES);
+        return 1 + 2 * z->pairs + 3 * smaller(z->pairs, QUERIES);
     case INDUCTION:
-        return 2 * (1 + copied(w));
+        return 2 * (1 + z->copied);
     default:
         return 1;
     }
@@ -397,18 +354,19 @@ alibi_status task_check(const struct task_windows *w)
 {
     const struct task *t = w->task;
     const char *name = kinds[t->kind].name;
-    int64_t symbols, fixed;
+    struct sizes z;
+    int64_t keys, fixed;
 
     if (w->near < 1 || w->length < 1)
-        return fail(ALIBI_USAGE, "task '%s': a length has to be 1 or more", name);
-    symbols = value_symbols(w);
-    if (kinds[t->kind].fill == hide_needles && needle_count(w) > symbols * symbols)
+        return fail(ALIBI_USAGE, "task '%s': a length must be 1 or more", name);
+    z = sizes_of(w);
+    keys = z.values * z.values;
+    if (kinds[t->kind].fill == hide_needles && z.needles > keys)
         return fail(ALIBI_BAD_INPUT,
                     "task '%s' hides %lld keys in windows of %lld tokens, and there are only %lld "
                     "different ones",
-                    name, (long long)needle_count(w), (long long)w->length,
-                    (long long)(symbols * symbols));
-    fixed = fixed_tokens(w);
+                    name, (long long)z.needles, (long long)w->length, (long long)keys);
+    fixed = fixed_tokens(t, &z);
     if (w->length < fixed)
         return fail(ALIBI_BAD_INPUT,
                     "task '%s' needs windows of at least %lld tokens; the length is %lld", name,
@@ -475,6 +433,7 @@ static void begin_hay(struct window *x, int64_t fixed)
 static void put_hay(struct window *x, int64_t to)
 {
     const struct task *t = x->w->task;
+    int32_t marks = kinds[t->kind].symbols > 0 ? mark(t, MARKS - 1) : INT32_MAX;
 
     while (task_needs_text(t) && x->used < to) {
         int32_t some[256];
@@ -482,13 +441,13 @@ static void put_hay(struct window *x, int64_t to)
 
         span_read(x->w->text, x->from + x->used, count, some);
         for (int64_t i = 0; i < count; i++)
-            put(x, kinds[t->kind].symbols > 0 && is_mark(t, some[i]) ? 0 : some[i]);
+            put(x, some[i] >= marks && some[i] != t->end ? 0 : some[i]);
         x->used += count;
     }
     for (; x->used < to; x->used++)
         put(x, kinds[t->kind].haystack == FILLER_HAY
                    ? t->filler.at[x->used % t->filler.count]
-                   : symbol(t, draw(x, DRAW_HAY, x->used, noise_symbols(x->w))));
+                   : symbol(t, draw(x, DRAW_HAY, x->used, x->size.noise)));
 }
 
 /* The place in the haystack of a single thing. */
@@ -518,7 +477,7 @@ static void hide_passkey(struct window *x)
     const struct task *t = x->w->task;
     int64_t gap;
 
-    begin_hay(x, fixed_tokens(x->w));
+    begin_hay(x, fixed_tokens(t, &x->size));
     gap = one_gap(x);
     put_hay(x, gap);
     for (int time = 0; time < 2; time++) {
@@ -538,7 +497,7 @@ static void hide_passkey(struct window *x)
 static void put_key(struct window *x, enum mark which, int64_t i)
 {
     const struct task *t = x->w->task;
-    int64_t A = value_symbols(x->w), key = shuffled(x, DRAW_KEY, i, A * A);
+    int64_t A = x->size.values, key = shuffled(x, DRAW_KEY, i, A * A);
 
     put(x, mark(t, which));
     put(x, symbol(t, key / A));
@@ -548,9 +507,9 @@ static void put_key(struct window *x, enum mark which, int64_t i)
 static void hide_needles(struct window *x)
 {
     const struct task *t = x->w->task;
-    int64_t count = needle_count(x->w), A = value_symbols(x->w), gaps[NEEDLES_MAX];
+    int64_t count = x->size.needles, A = x->size.values, gaps[NEEDLES_MAX];
 
-    begin_hay(x, fixed_tokens(x->w));
+    begin_hay(x, fixed_tokens(t, &x->size));
     draw_gaps(x, gaps, count);
     for (int64_t i = 0; i < count; i++) {
         put_hay(x, gaps[i]);
@@ -558,7 +517,7 @@ static void hide_needles(struct window *x)
         put(x, symbol(t, draw(x, DRAW_VALUE, i, A)));
     }
     put_hay(x, x->hay);
-    for (int64_t q = 0; q < queries_of(count); q++) {
+    for (int64_t q = 0; q < smaller(count, NEEDLES); q++) {
         int64_t i = shuffled(x, DRAW_ASKED, q, count);
 
         put_key(x, ASK, i);
@@ -571,8 +530,8 @@ static void hide_needles(struct window *x)
 static void hide_writes(struct window *x)
 {
     const struct task *t = x->w->task;
-    int64_t A = value_symbols(x->w), gaps[WRITES_MAX], value = draw(x, DRAW_VALUE, 0, A);
-    int64_t count = 2 + draw(x, DRAW_COUNT, 0, most_writes(x->w) - 1);
+    int64_t A = x->size.values, gaps[WRITES_MAX], value = draw(x, DRAW_VALUE, 0, A);
+    int64_t count = 2 + draw(x, DRAW_COUNT, 0, x->size.writes - 1);
 
     begin_hay(x, 2 * count + 2);
     draw_gaps(x, gaps, count);
@@ -590,25 +549,22 @@ static void hide_writes(struct window *x)
 
 static int32_t pair_key(const struct window *x, int64_t i)
 {
-    const struct task *t = x->w->task;
+    const struct sizes *z = &x->size;
 
-    return symbol(t, noise_symbols(x->w) + value_symbols(x->w) +
-                         shuffled(x, DRAW_KEY, i, key_symbols(x->w)));
+    return symbol(x->w->task, z->noise + z->values + shuffled(x, DRAW_KEY, i, z->keys));
 }
 
 static int32_t pair_value(const struct window *x, int64_t i)
 {
-    const struct task *t = x->w->task;
-
-    return symbol(t, noise_symbols(x->w) + draw(x, DRAW_VALUE, i, value_symbols(x->w)));
+    return symbol(x->w->task, x->size.noise + draw(x, DRAW_VALUE, i, x->size.values));
 }
 
 static void hide_pairs(struct window *x)
 {
     const struct task *t = x->w->task;
-    int64_t most = most_pairs(x->w), least = clamp(most / 8, 1, most), gap;
+    int64_t most = x->size.pairs, least = clamp(most / 8, 1, most), gap;
     int64_t pairs = least + draw(x, DRAW_COUNT, 0, most - least + 1);
-    int64_t queries = pairs < QUERIES ? pairs : QUERIES;
+    int64_t queries = smaller(pairs, QUERIES);
 
     begin_hay(x, 1 + 2 * pairs + 3 * queries);
     gap = one_gap(x);
@@ -633,9 +589,9 @@ static void hide_pairs(struct window *x)
 static void hide_copy(struct window *x)
 {
     const struct task *t = x->w->task;
-    int64_t span = copied(x->w), gap;
+    int64_t span = x->size.copied, gap;
 
-    begin_hay(x, fixed_tokens(x->w));
+    begin_hay(x, fixed_tokens(t, &x->size));
     gap = one_gap(x);
     put_hay(x, gap);
     for (int time = 0; time < 2; time++) {
@@ -643,7 +599,7 @@ static void hide_copy(struct window *x)
         if (time == 1)
             answer(x, span, gap);
         for (int64_t i = 0; i < span; i++)
-            put(x, symbol(t, noise_symbols(x->w) + shuffled(x, DRAW_VALUE, i, span_symbols(x->w))));
+            put(x, symbol(t, x->size.noise + shuffled(x, DRAW_VALUE, i, x->size.span)));
         if (time == 0)
             put_hay(x, x->hay);
     }
@@ -676,7 +632,7 @@ static void count_transition(struct counts *c, int64_t i, int64_t j)
 static void run_chain(struct window *x)
 {
     const struct task *t = x->w->task;
-    struct counts c = { .states = state_count(x->w) };
+    struct counts c = { .states = x->size.states };
     int64_t i = draw(x, DRAW_VALUE, 0, c.states);
 
     put(x, mark(t, CHAIN));
@@ -706,7 +662,7 @@ static int64_t state_of(const struct task *t, int32_t id)
 
 void task_bayes(const struct task_windows *w, const int32_t *targets, double *nll)
 {
-    struct counts c = { .states = state_count(w) };
+    struct counts c = { .states = sizes_of(w).states };
     int64_t i = state_of(w->task, targets[0]);
 
     nll[0] = log((double)c.states);
@@ -727,9 +683,11 @@ int task_window(const struct task_windows *w, int64_t number, int32_t *inputs, i
     static const double golden = 0.6180339887498949;
     struct random4 r = random_block(w->seed, RANDOM_STREAM(RANDOM_TASK, number),
                                     (uint64_t)(w->task->kind * 3 + (int)w->use));
-    struct window x = {
-        .w = w, .key = (uint64_t)r.at[0] << 32 | r.at[1], .targets = targets, .answers = answers
-    };
+    struct window x = { .w = w,
+                        .size = sizes_of(w),
+                        .key = (uint64_t)r.at[0] << 32 | r.at[1],
+                        .targets = targets,
+                        .answers = answers };
 
     /* Multiples of the golden ratio: any stretch of windows has every depth equally often. */
     x.depth = fmod(golden * (double)number +
@@ -762,10 +720,10 @@ double task_chance(const struct task_windows *w)
     case PASSKEY_FILLER:
         return pow(10, -DIGITS);
     case INDUCTION:
-        return 1 / (double)span_symbols(w);
+        return 1 / (double)sizes_of(w).span;
     case MARKOV:
-        return log((double)state_count(w));
+        return log((double)sizes_of(w).states);
     default:
-        return 1 / (double)value_symbols(w);
+        return 1 / (double)sizes_of(w).values;
     }
 }
