@@ -251,60 +251,49 @@ static size_t next_character(const struct subject *s, size_t at)
     return at;
 }
 
-/* The gap before the match is a piece, and so is the match, unless the gap reaches `stop`. */
-static alibi_status take_match(struct cutter *c, const struct subject *s, struct walk *w,
-                               const struct match *m)
-{
-    TRY_RETURN(hand_over(c, s, w->piece, m->start));
-    w->piece = w->at = m->start;
-    if (m->start < s->stop) {
-        TRY_RETURN(hand_over(c, s, m->start, m->end));
-        w->piece = w->at = w->last_match = m->end;
-    }
-    if (w->asked > w->first)
-        shorten_window(c, s, w, m->end - m->start);
-    return ALIBI_OK;
-}
-
-/* One step. *more becomes false if the known text does not decide the next one. */
-static alibi_status step(struct cutter *c, const struct subject *s, struct walk *w, bool *more)
-{
-    struct match m;
-
-    TRY_RETURN(find(c, s, w, &m));
-    if (m.found == FOUND && m.end == m.start && m.start == w->last_match) {
-        w->at = m.start < s->end ? next_character(s, m.start) : m.start;
-        open_window(s, w, w->first);
-        return ALIBI_OK;
-    }
-    if (m.found == FOUND)
-        return take_match(c, s, w, &m);
-    *more = w->window < s->end;
-    if (m.found == FOUND_NONE) {
-        /* No match starts in the window; in a long one, none starts at its start. */
-        bool only_start = w->asked > w->first && w->at < w->window;
-        *more = *more || only_start;
-        w->at = only_start ? next_character(s, w->at) : w->window;
-        shorten_window(c, s, w, 0);
-        return ALIBI_OK;
-    }
-    w->at = m.start;
-    if (*more && w->at == w->opened)
-        return lengthen_window(c, s, w);
-    open_window(s, w, w->first);
-    return ALIBI_OK;
-}
-
+/* Walks through the subject, a match at a time. *reached: the start of the first piece that the
+ * known text does not decide. */
 static alibi_status cut(struct cutter *c, const struct subject *s, size_t *reached)
 {
     struct walk w = { .piece = s->from, .at = s->from, .last_match = SIZE_MAX };
-    bool more = true;
+    bool more = true; /* the known text decides the next step */
 
     w.first =
         s->level >= c->pattern->count || c->pattern->simple[s->level] ? WINDOW : INTRICATE_WINDOW;
     open_window(s, &w, w.first);
-    while (w.piece < s->stop && more)
-        TRY_RETURN(step(c, s, &w, &more));
+    while (w.piece < s->stop && more) {
+        struct match m;
+
+        TRY_RETURN(find(c, s, &w, &m));
+        if (m.found == FOUND && m.end == m.start && m.start == w.last_match) {
+            w.at = m.start < s->end ? next_character(s, m.start) : m.start;
+            open_window(s, &w, w.first);
+        } else if (m.found == FOUND) {
+            /* The gap before the match is a piece, and so is the match unless the gap reaches
+             * `stop`. */
+            TRY_RETURN(hand_over(c, s, w.piece, m.start));
+            w.piece = w.at = m.start;
+            if (m.start < s->stop) {
+                TRY_RETURN(hand_over(c, s, m.start, m.end));
+                w.piece = w.at = w.last_match = m.end;
+            }
+            if (w.asked > w.first)
+                shorten_window(c, s, &w, m.end - m.start);
+        } else if (m.found == FOUND_NONE) {
+            /* No match starts in the window; in a long one, none starts at its start. */
+            bool only_start = w.asked > w.first && w.at < w.window;
+            more = w.window < s->end || only_start;
+            w.at = only_start ? next_character(s, w.at) : w.window;
+            shorten_window(c, s, &w, 0);
+        } else {
+            more = w.window < s->end;
+            w.at = m.start;
+            if (more && w.at == w.opened)
+                TRY_RETURN(lengthen_window(c, s, &w));
+            else
+                open_window(s, &w, w.first);
+        }
+    }
     if (!more && s->ended) {
         TRY_RETURN(hand_over(c, s, w.piece, s->end));
         w.piece = s->end;
@@ -315,24 +304,6 @@ static alibi_status cut(struct cutter *c, const struct subject *s, size_t *reach
 
 /* ---- stretches: text that need not be UTF-8 */
 
-/* utf8_valid_prefix() that skips ASCII eight bytes at a time. */
-static size_t valid_prefix(const char *text, size_t bytes)
-{
-    size_t at = 0, step = 1;
-
-    while (at < bytes && step > 0) {
-        uint64_t word = 0;
-        if (bytes - at >= sizeof word)
-            memcpy(&word, text + at, sizeof word);
-        if (bytes - at >= sizeof word && (word & 0x8080808080808080u) == 0)
-            step = sizeof word;
-        else
-            step = utf8_valid_prefix(text + at, bytes - at < 32 ? bytes - at : 32);
-        at += step;
-    }
-    return at;
-}
-
 /* Whether the last bytes may be the start of a character. */
 static bool may_continue(const char *bytes, size_t count)
 {
@@ -341,37 +312,13 @@ static bool may_continue(const char *bytes, size_t count)
     return lead >= 0xC2 && lead <= 0xF4 && count < (lead < 0xE0 ? 2u : lead < 0xF0 ? 3u : 4u);
 }
 
-/* Cuts the valid text from *at on, or hands over one invalid byte, without looking past `bound`,
- * which is at most s->end. *at does not move if more text is needed. */
-static alibi_status cut_some(struct cutter *c, const struct stretch *s, size_t bound, size_t *at)
-{
-    size_t valid = *at + valid_prefix(s->text + *at, bound - *at);
-    bool ended = valid < bound || (s->last && bound == s->end);
-
-    if (valid < bound && !(s->last && bound == s->end) &&
-        may_continue(s->text + valid, bound - valid))
-        ended = false;
-    if (valid > *at) {
-        struct subject subject = {
-            s->text, *at,   s->stop < valid ? s->stop : valid,
-            valid,   ended, newer_occurs(&c->pattern->newer, s->text + *at, valid - *at),
-            0
-        };
-        return cut(c, &subject, at);
-    }
-    if (!ended)
-        return ALIBI_OK;
-    c->cut = s->text + *at + 1;
-    TRY_RETURN(c->sink(c->user, s->text + *at, 1));
-    ++*at;
-    return ALIBI_OK;
-}
-
 const char *cutter_cut(const struct cutter *c)
 {
     return c->cut;
 }
 
+/* The valid text is cut, and a byte that is not valid is a piece. Only `look` bytes after `stop`
+ * are looked at, and more if these do not decide the first piece. */
 alibi_status cutter_run(struct cutter *c, const struct stretch *s, piece_sink *sink, void *user,
                         size_t *reached)
 {
@@ -382,7 +329,25 @@ alibi_status cutter_run(struct cutter *c, const struct stretch *s, piece_sink *s
     c->debt = 0;
     while (at < s->stop) {
         size_t bound = s->end - s->stop > look ? s->stop + look : s->end, before = at;
-        TRY_RETURN(cut_some(c, s, bound, &at));
+        size_t valid = at + utf8_valid_prefix(s->text + at, bound - at);
+        bool whole = s->last && bound == s->end;
+        bool ended = whole || (valid < bound && !may_continue(s->text + valid, bound - valid));
+
+        if (valid > at) {
+            struct subject subject = {
+                .text = s->text,
+                .from = at,
+                .stop = s->stop < valid ? s->stop : valid,
+                .end = valid,
+                .ended = ended,
+                .newer = newer_occurs(&c->pattern->newer, s->text + at, valid - at),
+            };
+            TRY_RETURN(cut(c, &subject, &at));
+        } else if (ended) {
+            c->cut = s->text + at + 1;
+            TRY_RETURN(c->sink(c->user, s->text + at, 1));
+            at++;
+        }
         if (at > before)
             continue;
         if (bound == s->end && s->end - at > PIECE_MAX)
