@@ -47,11 +47,6 @@ static int sample_part(const struct batches *b, int64_t *sample)
     return i;
 }
 
-static bool is_task(const struct batches *b, int part)
-{
-    return b->corpus != NULL && corpus_is_task(corpus_part(b->corpus, part));
-}
-
 static alibi_status check_sizes(int64_t length, int64_t batch)
 {
     if (length < 1 || batch < 1)
@@ -107,30 +102,26 @@ alibi_status batches_of_corpus(struct batches *b, const alibi_corpus *c, int64_t
     return ALIBI_OK;
 }
 
-static void read_task(const struct batches *b, int part, int64_t sample, int32_t *tokens,
-                      int32_t *targets)
-{
-    struct task_windows w = corpus_task_windows(b->corpus, part, TASK_TRAIN, b->length, b->seed);
-    struct task_answer answers[TASK_ANSWERS_MAX];
-    int count = task_window(&w, sample, tokens, targets, answers);
-
-    if (!task_trains_all(w.task))
-        task_keep_answers(&w, answers, count, targets);
-}
-
 void batches_read(const struct batches *b, int64_t number, int32_t *tokens, int32_t *targets)
 {
     for (int64_t row = 0; row < b->batch; row++, tokens += b->length, targets += b->length) {
-        int64_t sample = number * b->batch + row, start;
+        int64_t sample = number * b->batch + row;
         int part = sample_part(b, &sample);
 
-        if (is_task(b, part)) {
-            read_task(b, part, sample, tokens, targets);
-            continue;
+        if (b->corpus != NULL && corpus_is_task(corpus_part(b->corpus, part))) {
+            struct task_windows w =
+                corpus_task_windows(b->corpus, part, TASK_TRAIN, b->length, b->seed);
+            struct task_answer answers[TASK_ANSWERS_MAX];
+            int count = task_window(&w, sample, tokens, targets, answers);
+
+            if (!task_trains_all(w.task))
+                task_keep_answers(&w, answers, count, targets);
+        } else {
+            int64_t start = sample_start(b, b->spans[part], sample);
+
+            span_read(b->spans[part], start, b->length, tokens);
+            span_read(b->spans[part], start + 1, b->length, targets);
         }
-        start = sample_start(b, b->spans[part], sample);
-        span_read(b->spans[part], start, b->length, tokens);
-        span_read(b->spans[part], start + 1, b->length, targets);
     }
 }
 

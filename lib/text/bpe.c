@@ -191,18 +191,6 @@ static struct added_match match_here(const struct added_tokens *a, const char *t
     }
 }
 
-/* Whether a token that is a single word is one here; undecided if the text may continue. */
-static void check_word(const struct added_tokens *a, struct added_match *m, const char *text,
-                       size_t end, bool last)
-{
-    size_t after = m->at + m->token->text.bytes;
-
-    if (word_before(a->word, text, m->at) || word_at(a->word, text, after, end))
-        m->found = ADDED_NONE;
-    else if (end - after < 4 && !last)
-        m->found = ADDED_MAYBE;
-}
-
 /* The first token that starts in text[from..limit), the longest there. text[0..end) is known, and
  * is the whole text if `last`. */
 static struct added_match added_find(const struct added_tokens *a, const char *text, size_t from,
@@ -222,25 +210,18 @@ static struct added_match added_find(const struct added_tokens *a, const char *t
             m = match_here(a, text + at, end - at, last);
         m.at = at;
         if (m.found == ADDED_FOUND && m.token->single_word) {
-            check_word(a, &m, text, end, last);
-            if (m.found == ADDED_NONE)
-                at += m.token->text.bytes - 1;
+            size_t after = at + m.token->text.bytes;
+            if (word_before(a->word, text, at) || word_at(a->word, text, after, end)) {
+                m.found = ADDED_NONE;
+                at = after - 1;
+            } else if (end - after < 4 && !last) {
+                m.found = ADDED_MAYBE; /* more text decides whether it is a single word */
+            }
         }
         if (m.found != ADDED_NONE)
             break;
     }
     return m;
-}
-
-/* The token whose blank is put before the text. */
-static struct added_match match_prefix(const struct added_tokens *a, const char *text, size_t bytes,
-                                       bool last)
-{
-    char front[1 + ADDED_BYTES_MAX] = " ";
-    size_t known = bytes < ADDED_BYTES_MAX ? bytes : ADDED_BYTES_MAX;
-
-    memcpy(front + 1, text, known);
-    return match_here(a, front, 1 + known, last || known < bytes);
 }
 
 /* ---- the cache: ids of earlier pieces
@@ -319,12 +300,6 @@ static inline struct cached *cache_slot(const struct piece_cache *c, const struc
 
     h ^= h >> 29;
     return &c->slots[(h * 0xBF58476D1CE4E5B9u) >> c->shift];
-}
-
-static inline bool keys_equal(const struct piece_key *a, const struct piece_key *b)
-{
-    return ((a->words[0] ^ b->words[0]) | (a->words[1] ^ b->words[1]) |
-            (a->words[2] ^ b->words[2])) == 0;
 }
 
 /* ---- the tokenizer */
@@ -645,7 +620,8 @@ static alibi_status encode_piece(void *user, const char *piece, size_t bytes)
         return encode_new(b, piece, bytes);
     key = piece_key(piece, bytes, (size_t)(b->known_end - piece));
     slot = cache_slot(&b->cache, &key);
-    if (keys_equal(&slot->key, &key)) {
+    if (((slot->key.words[0] ^ key.words[0]) | (slot->key.words[1] ^ key.words[1]) |
+         (slot->key.words[2] ^ key.words[2])) == 0) {
         /* Copies all ids of the slot, because a copy of fixed length is faster. */
         if (ids->capacity - ids->count < CACHE_IDS)
             TRY_RETURN(ids_reserve(ids, CACHE_IDS));
@@ -774,8 +750,12 @@ static alibi_status cut_prefixed(struct bpe_state *b, const struct stretch *s, s
 static alibi_status encode_token_at_prefix(struct bpe_state *b, const struct stretch *s, size_t *at,
                                            bool *found)
 {
-    struct added_match m = match_prefix(&b->tokenizer->added, s->text + *at, s->end - *at, s->last);
+    char front[1 + ADDED_BYTES_MAX] = " ";
+    size_t bytes = s->end - *at, known = bytes < ADDED_BYTES_MAX ? bytes : ADDED_BYTES_MAX;
+    struct added_match m;
 
+    memcpy(front + 1, s->text + *at, known);
+    m = match_here(&b->tokenizer->added, front, 1 + known, s->last || known < bytes);
     *found = m.found != ADDED_NONE;
     if (m.found != ADDED_FOUND)
         return ALIBI_OK;

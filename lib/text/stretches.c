@@ -47,34 +47,23 @@ static bool is_mark(const char *text, size_t at, size_t limit)
            memcmp(text + at, "\xEF\xBC", 2) == 0;
 }
 
-/* The first place at or after `at`, and before `limit`, where a mark follows a letter or a digit;
- * or `limit`. */
-static size_t mark_cut(const struct stretches *s, size_t at, size_t limit)
-{
-    bool after_letter = false;
-
-    for (; at < limit; at++) {
-        bool mark = is_mark(s->text, at, limit);
-        if (utf8_continues(s->text[at]))
-            continue;
-        if (mark && after_letter)
-            break;
-        after_letter = !mark;
-    }
-    return at;
-}
-
 /* The end of a part that should end near `at`, where a blank follows something else; the document
  * ends at `limit`. Text without blanks is cut before punctuation, where nearly every tokenizer
  * cuts, and without that anywhere. A wrong guess costs time, but so does an endless part. */
 static size_t likely_cut(const struct stretches *s, size_t at, size_t limit)
 {
     size_t reach = limit - at > CUT_REACH ? at + CUT_REACH : limit, cut = at;
+    bool after_letter = false;
 
     while (cut < reach && !(is_white_space(s->text[cut]) && !is_white_space(s->text[cut - 1])))
         cut++;
-    if (cut == reach && reach < limit)
-        cut = mark_cut(s, at, reach);
+    if (cut == reach && reach < limit) /* a mark after a letter or a digit */
+        for (cut = at; cut < reach; cut++) {
+            bool mark = is_mark(s->text, cut, reach);
+            if (mark && after_letter && !utf8_continues(s->text[cut]))
+                break;
+            after_letter = utf8_continues(s->text[cut]) ? after_letter : !mark;
+        }
     while (cut < limit && utf8_continues(s->text[cut]))
         cut++;
     return cut;
@@ -161,36 +150,28 @@ static alibi_status run_stretch(const struct stretches *s, const struct stretch_
     return ALIBI_OK;
 }
 
-/* The documents that end in the part, then the beginning of one that does not. After a failure
+/* Runs the documents that end in the part, then the beginning of one that does not. After a failure
  * p->document and p->reached say what was being worked on. */
-static alibi_status run_documents(const struct stretches *s, const struct stretch_work *work,
-                                  int thread, int64_t part, size_t sight)
-{
-    struct part *p = &s->parts[part];
-
-    TRY_RETURN(work->begin(work->user, thread, part));
-    for (p->document = p->first_end; p->document < p->last_end; p->document++) {
-        size_t start = p->document > 0 ? s->ends[p->document - 1] : 0, end = s->ends[p->document];
-        if (p->reached < end)
-            TRY_RETURN(run_stretch(s, work, thread, part, p->document, end, sight, &p->reached));
-        if (work->end != NULL)
-            TRY_RETURN(work->end(work->user, thread, part,
-                                 (struct slice){ s->text + start, end - start }));
-    }
-    if (p->reached < p->stop)
-        TRY_RETURN(run_stretch(s, work, thread, part, p->last_end, p->stop, sight, &p->reached));
-    return ALIBI_OK;
-}
-
 static void run_part(struct stretches *s, const struct stretch_work *work, int thread, int64_t part,
                      size_t from, size_t sight)
 {
-    struct part *p = &s->parts[part];
     alibi_status status;
+    struct part *p = &s->parts[part];
 
     p->began = p->reached = from;
     p->failure.status = ALIBI_OK;
-    status = run_documents(s, work, thread, part, sight);
+    TRY(work->begin(work->user, thread, part));
+    for (p->document = p->first_end; p->document < p->last_end; p->document++) {
+        size_t start = p->document > 0 ? s->ends[p->document - 1] : 0, end = s->ends[p->document];
+        if (p->reached < end)
+            TRY(run_stretch(s, work, thread, part, p->document, end, sight, &p->reached));
+        if (work->end != NULL)
+            TRY(work->end(work->user, thread, part,
+                          (struct slice){ s->text + start, end - start }));
+    }
+    if (p->reached < p->stop)
+        TRY(run_stretch(s, work, thread, part, p->last_end, p->stop, sight, &p->reached));
+out:
     if (status != ALIBI_OK)
         failure_keep(&p->failure, status);
 }
