@@ -121,26 +121,16 @@ alibi_status json_get_text(const json_t *object, const char *key, const char **o
 
 /* ---- writing values */
 
-/* The escape of a byte that cannot be in a JSON string as it is. */
-static void append_escaped(struct text *t, unsigned char c)
+void json_append_string(struct text *t, const char *text, size_t length)
 {
     static const char letters[] = {
         ['"'] = '"', ['\\'] = '\\', ['\n'] = 'n', ['\t'] = 't', ['\r'] = 'r'
     };
 
-    if (c < sizeof letters && letters[c] != '\0')
-        text_append(t, "\\%c", letters[c]);
-    else if (c < 0x20)
-        text_append(t, "\\u%04x", (unsigned)c);
-    else
-        text_append(t, "\\ufffd"); /* not UTF-8 */
-}
-
-void json_append_string(struct text *t, const char *text, size_t length)
-{
     text_append_bytes(t, "\"", 1);
     for (size_t at = 0; at < length;) {
         size_t end = at, plain;
+        unsigned char c;
 
         while (end < length && (unsigned char)text[end] >= 0x20 && text[end] != '"' &&
                text[end] != '\\')
@@ -148,8 +138,15 @@ void json_append_string(struct text *t, const char *text, size_t length)
         plain = utf8_valid_prefix(text + at, end - at);
         text_append_bytes(t, text + at, plain);
         at += plain;
-        if (at < length)
-            append_escaped(t, (unsigned char)text[at++]);
+        if (at == length)
+            break;
+        c = (unsigned char)text[at++]; /* which cannot be in a string as it is */
+        if (c < sizeof letters && letters[c] != '\0')
+            text_append(t, "\\%c", letters[c]);
+        else if (c < 0x20)
+            text_append(t, "\\u%04x", (unsigned)c);
+        else
+            text_append(t, "\\ufffd"); /* not UTF-8 */
     }
     text_append_bytes(t, "\"", 1);
 }

@@ -13,14 +13,6 @@ static const double report_seconds = 0.2;
 
 /* ---- where the splits are cut */
 
-static bool starts_character(const alibi_corpus *c, int64_t i)
-{
-    size_t bytes;
-    const char *text = corpus_bytes(c, i, &bytes);
-
-    return bytes == 0 || !utf8_continues(text[0]);
-}
-
 /* The first line start in from..from + reach, else the first character that starts from there. */
 static int64_t cut_at(const alibi_corpus *c, int64_t from, int64_t reach)
 {
@@ -29,8 +21,13 @@ static int64_t cut_at(const alibi_corpus *c, int64_t from, int64_t reach)
     for (int64_t line = from; line > 0 && line <= from + reach && line < c->count; line++)
         if (corpus_starts_line(c, line))
             return line;
-    while (i < c->count && !starts_character(c, i))
-        i++;
+    for (; i < c->count; i++) {
+        size_t bytes;
+        const char *text = corpus_bytes(c, i, &bytes);
+
+        if (bytes == 0 || !utf8_continues(text[0]))
+            break;
+    }
     return i;
 }
 
