@@ -101,28 +101,12 @@ static alibi_status take_kind(struct reader *r, enum gguf_kind *out, struct slic
     return ALIBI_OK;
 }
 
-static alibi_status take_items(struct reader *r, struct gguf_value *v)
-{
-    struct slice text;
-    size_t bytes, start = r->at;
-
-    v->at = r->bytes + r->at;
-    if (v->kind == GGUF_TEXT)
-        for (int64_t i = 0; i < v->count; i++)
-            TRY_RETURN(take_text(r, &text, "a text"));
-    else if (size_multiply(&bytes, (size_t)v->count, kind_bytes[v->kind]))
-        TRY_RETURN(take(r, &v->at, bytes, "a value"));
-    else
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': an array at byte %zu has %lld items",
-                    r->path, r->at, (long long)v->count);
-    v->bytes = r->at - start;
-    return ALIBI_OK;
-}
-
 static alibi_status read_pair(struct reader *r, struct gguf_pair *p)
 {
     struct gguf_value *v = &p->value;
+    struct slice text;
     uint64_t count = 1;
+    size_t bytes, start;
 
     TRY_RETURN(take_name(r, &p->key, KEY_MAX, "a key"));
     TRY_RETURN(take_kind(r, &v->kind, p->key));
@@ -140,7 +124,18 @@ static alibi_status read_pair(struct reader *r, struct gguf_pair *p)
                         r->path, (int)p->key.bytes, p->key.at, (unsigned long long)count);
     }
     v->count = (int64_t)count;
-    return take_items(r, v);
+    v->at = r->bytes + r->at;
+    start = r->at;
+    if (v->kind == GGUF_TEXT)
+        for (int64_t i = 0; i < v->count; i++)
+            TRY_RETURN(take_text(r, &text, "a text"));
+    else if (size_multiply(&bytes, (size_t)v->count, kind_bytes[v->kind]))
+        TRY_RETURN(take(r, &v->at, bytes, "a value"));
+    else
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': an array at byte %zu has %lld items",
+                    r->path, r->at, (long long)v->count);
+    v->bytes = r->at - start;
+    return ALIBI_OK;
 }
 
 static alibi_status read_alignment(struct reader *r)
@@ -160,85 +155,64 @@ static alibi_status read_alignment(struct reader *r)
 
 /* ---- tensors */
 
-static alibi_status read_shape(struct reader *r, struct gguf_tensor *t)
+static alibi_status refuse(const struct reader *r, const struct gguf_tensor *t, const char *format,
+                           ...) __attribute__((format(printf, 3, 4)));
+static alibi_status refuse(const struct reader *r, const struct gguf_tensor *t, const char *format,
+                           ...)
 {
-    uint32_t rank = 0;
-    uint64_t size = 0;
+    char why[160];
+    va_list args;
 
-    TRY_RETURN(take_number(r, &rank, sizeof rank, "the rank of a tensor"));
-    if (rank > GGUF_RANK_MAX)
-        return fail(ALIBI_BAD_INPUT,
-                    "cannot read '%s': tensor '%s' has %u dimensions, at most %d are allowed",
-                    r->path, t->name, rank, GGUF_RANK_MAX);
-    t->rank = (int)rank;
-    for (int d = t->rank - 1; d >= 0; d--) {
-        TRY_RETURN(take_number(r, &size, sizeof size, "a dimension of a tensor"));
-        if (size > INT64_MAX)
-            return fail(ALIBI_BAD_INPUT,
-                        "cannot read '%s': tensor '%s' has a shape that no file can hold", r->path,
-                        t->name);
-        t->shape[d] = (int64_t)size;
-    }
-    return ALIBI_OK;
-}
-
-static alibi_status read_type(struct reader *r, struct gguf_tensor *t)
-{
-    uint32_t id = 0;
-    const char *name = NULL;
-
-    TRY_RETURN(take_number(r, &id, sizeof id, "the type of a tensor"));
-    t->type = gguf_type_of(id, &name);
-    if (t->type == NULL && name != NULL)
-        return fail(ALIBI_BAD_INPUT,
-                    "cannot read '%s': tensor '%s' is of type %s; F32, F16, BF16 and Q8_0 can be "
-                    "read",
-                    r->path, t->name, name);
-    if (t->type == NULL)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' is of unknown type %u", r->path,
-                    t->name, id);
-    return ALIBI_OK;
-}
-
-/* Bytes of the data of a tensor: false if they overflow, or a row is not whole blocks. */
-static bool data_bytes(const struct gguf_tensor *t, size_t *out)
-{
-    int64_t row = t->rank > 0 ? t->shape[t->rank - 1] : 1;
-    size_t numbers = 0;
-
-    return row % t->type->block == 0 && size_product(&numbers, t->shape, t->rank) &&
-           size_multiply(out, numbers / (size_t)t->type->block, t->type->bytes) &&
-           *out <= INT64_MAX / 2;
+    va_start(args, format);
+    text_format(why, sizeof why, format, args);
+    va_end(args);
+    return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' %s", r->path, t->name, why);
 }
 
 /* `*next` is where the data of this tensor must begin, counted from the start of the data, and
  * becomes where that of the next must. */
 static alibi_status read_entry(struct reader *r, struct gguf_tensor *t, int64_t *next)
 {
+    const char *type = NULL;
     struct slice name = { 0 };
-    uint64_t offset = 0;
-    size_t bytes = 0;
+    uint32_t rank = 0, id = 0;
+    uint64_t size = 0, offset = 0;
+    size_t numbers = 0, bytes = 0;
 
     TRY_RETURN(take_name(r, &name, GGUF_NAME_MAX, "the name of a tensor"));
     memcpy(t->name, name.at, name.bytes);
     t->name[name.bytes] = '\0';
-    TRY_RETURN(read_shape(r, t));
-    TRY_RETURN(read_type(r, t));
+
+    TRY_RETURN(take_number(r, &rank, sizeof rank, "the rank of a tensor"));
+    if (rank > GGUF_RANK_MAX)
+        return refuse(r, t, "has %u dimensions, at most %d are allowed", rank, GGUF_RANK_MAX);
+    t->rank = (int)rank;
+    for (int d = t->rank - 1; d >= 0; d--) {
+        TRY_RETURN(take_number(r, &size, sizeof size, "a dimension of a tensor"));
+        if (size > INT64_MAX)
+            return refuse(r, t, "has a shape that no file can hold");
+        t->shape[d] = (int64_t)size;
+    }
+
+    TRY_RETURN(take_number(r, &id, sizeof id, "the type of a tensor"));
+    t->type = gguf_type_of(id, &type);
+    if (t->type == NULL && type != NULL)
+        return refuse(r, t, "is of type %s; F32, F16, BF16 and Q8_0 can be read", type);
+    if (t->type == NULL)
+        return refuse(r, t, "is of unknown type %u", id);
+    if ((t->rank > 0 ? t->shape[t->rank - 1] : 1) % t->type->block != 0 ||
+        !size_product(&numbers, t->shape, t->rank) ||
+        !size_multiply(&bytes, numbers / (size_t)t->type->block, t->type->bytes) ||
+        bytes > INT64_MAX / 2)
+        return refuse(r, t, "has a shape that %s cannot have", t->type->name);
+
     TRY_RETURN(take_number(r, &offset, sizeof offset, "the offset of a tensor"));
-    if (!data_bytes(t, &bytes))
-        return fail(ALIBI_BAD_INPUT,
-                    "cannot read '%s': tensor '%s' has a shape that %s cannot have", r->path,
-                    t->name, t->type->name);
     if (offset != (uint64_t)*next)
-        return fail(ALIBI_BAD_INPUT,
-                    "cannot read '%s': tensor '%s' begins at %llu of the data, not at %lld, after "
-                    "the one before it",
-                    r->path, t->name, (unsigned long long)offset, (long long)*next);
+        return refuse(r, t, "begins at %llu of the data, not at %lld, after the one before it",
+                      (unsigned long long)offset, (long long)*next);
     if ((int64_t)bytes > r->file_bytes - *next)
-        return fail(ALIBI_BAD_INPUT,
-                    "cannot read '%s': tensor '%s' needs %zu bytes at %lld of the data, the file "
-                    "has %lld bytes",
-                    r->path, t->name, bytes, (long long)*next, (long long)r->file_bytes);
+        return refuse(r, t, "needs %zu bytes at %lld of the data, the file has %lld bytes", bytes,
+                      (long long)*next, (long long)r->file_bytes);
     t->begin = *next;
     t->end = *next + (int64_t)bytes;
     *next = (t->end + r->alignment - 1) / r->alignment * r->alignment;
@@ -308,19 +282,6 @@ out:
 
 /* ---- parse, open, free */
 
-static alibi_status check_version(const struct reader *r, uint32_t version)
-{
-    if (version == 2 || version == 3)
-        return ALIBI_OK;
-    if (version != 0 && (version & 0xffff) == 0)
-        return fail(ALIBI_BAD_INPUT,
-                    "cannot read '%s': it is a big-endian GGUF file, which is not supported",
-                    r->path);
-    return fail(ALIBI_BAD_INPUT,
-                "cannot read '%s': it is GGUF version %u; versions 2 and 3 can be read", r->path,
-                version);
-}
-
 /* The number of pairs or tensors, each of which takes at least that many bytes. */
 static alibi_status take_count(struct reader *r, int *out, uint64_t least, const char *what)
 {
@@ -346,7 +307,14 @@ static alibi_status read_table(struct reader *r)
         return fail(ALIBI_BAD_INPUT, "cannot read '%s': it is not a GGUF file", r->path);
     TRY_RETURN(take(r, &magic, 4, "the magic"));
     TRY_RETURN(take_number(r, &version, sizeof version, "the version"));
-    TRY_RETURN(check_version(r, version));
+    if (version != 0 && (version & 0xffff) == 0)
+        return fail(ALIBI_BAD_INPUT,
+                    "cannot read '%s': it is a big-endian GGUF file, which is not supported",
+                    r->path);
+    if (version != 2 && version != 3)
+        return fail(ALIBI_BAD_INPUT,
+                    "cannot read '%s': it is GGUF version %u; versions 2 and 3 can be read",
+                    r->path, version);
     TRY_RETURN(take_count(r, &g->tensor_count, ENTRY_LEAST, "tensors"));
     TRY_RETURN(take_count(r, &g->pair_count, PAIR_LEAST, "pairs of metadata"));
     TRY_RETURN(NEW_ZERO_ARRAY(&g->pairs, g->pair_count, "the metadata of a GGUF file"));

@@ -56,26 +56,11 @@ struct reader {
 
 /* ---- one tensor */
 
-static alibi_status read_shape(struct reader *r, struct safetensor *t)
-{
-    TRY_RETURN(scan_expect(&r->scan, '['));
-    if (scan_take(&r->scan, ']'))
-        return ALIBI_OK;
-    do {
-        if (t->rank == RANK_MAX)
-            return fail(ALIBI_BAD_INPUT,
-                        "cannot read '%s': tensor '%s' has more than %d dimensions", r->scan.path,
-                        t->name, RANK_MAX);
-        TRY_RETURN(scan_count(&r->scan, &t->shape[t->rank]));
-        t->rank++;
-    } while (scan_take(&r->scan, ','));
-    return scan_expect(&r->scan, ']');
-}
+/* The fields of a tensor, each a bit of those that were read. */
+enum { TYPE = 1, SHAPE = 2, OFFSETS = 4 };
 
-/* `seen` has a bit for each field that was read. */
 static alibi_status read_field(struct reader *r, struct safetensor *t, unsigned *seen)
 {
-    enum { TYPE = 1, SHAPE = 2, OFFSETS = 4 };
     struct scan *s = &r->scan;
     const char *key = NULL, *type = NULL;
     size_t before = s->used;
@@ -94,8 +79,20 @@ static alibi_status read_field(struct reader *r, struct safetensor *t, unsigned 
                     s->path, t->name, key);
     *seen |= field;
     s->used = before; /* the key is not needed any more */
-    if (field == SHAPE)
-        return read_shape(r, t);
+    if (field == SHAPE) {
+        TRY_RETURN(scan_expect(s, '['));
+        if (scan_take(s, ']'))
+            return ALIBI_OK;
+        do {
+            if (t->rank == RANK_MAX)
+                return fail(ALIBI_BAD_INPUT,
+                            "cannot read '%s': tensor '%s' has more than %d dimensions", s->path,
+                            t->name, RANK_MAX);
+            TRY_RETURN(scan_count(s, &t->shape[t->rank]));
+            t->rank++;
+        } while (scan_take(s, ','));
+        return scan_expect(s, ']');
+    }
     if (field == TYPE) {
         TRY_RETURN(scan_string(s, &type));
         if (safetensor_type_bytes(type) == 0)
@@ -122,7 +119,7 @@ static alibi_status read_tensor(struct reader *r, const char *name)
         TRY_RETURN(read_field(r, &t, &seen));
     while (scan_take(&r->scan, ','));
     TRY_RETURN(scan_expect(&r->scan, '}'));
-    if (seen != 7)
+    if (seen != (TYPE | SHAPE | OFFSETS))
         return fail(ALIBI_BAD_INPUT,
                     "cannot read '%s': tensor '%s' lacks dtype, shape or data_offsets",
                     r->scan.path, name);

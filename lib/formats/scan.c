@@ -253,62 +253,45 @@ static alibi_status skip_key(struct scan *s)
     return scan_expect(s, ':');
 }
 
-/* The lists and objects that are open here. */
-struct nest {
-    char close[SCAN_DEPTH_MAX]; /* the bracket that ends each */
-    int depth;
-    int64_t items; /* of the outermost */
-};
-
-/* A value begins. Skips it, or enters it if it has parts: then *inside, and a value follows. */
-static alibi_status enter_value(struct scan *s, struct nest *n, bool *inside)
-{
-    char open = scan_peek(s), close = open == '{' ? '}' : ']';
-
-    *inside = false;
-    if (open == '"')
-        return skip_string(s);
-    if (open == '-' || is_digit(open))
-        return skip_number(s);
-    if (take_word(s, "true") || take_word(s, "false") || take_word(s, "null"))
-        return ALIBI_OK;
-    if (open != '{' && open != '[')
-        return fail_at(s, "a value");
-    if (n->depth == SCAN_DEPTH_MAX)
-        return scan_fail(s, "more than %d levels of lists and objects", SCAN_DEPTH_MAX);
-    s->at++;
-    if (scan_take(s, close))
-        return ALIBI_OK;
-    n->close[n->depth++] = close;
-    *inside = true;
-    return open == '{' ? skip_key(s) : ALIBI_OK;
-}
-
-/* A value has ended. Advances to the next one, and leaves the lists and objects that end before. */
-static alibi_status leave_value(struct scan *s, struct nest *n)
-{
-    while (n->depth > 0) {
-        n->items += n->depth == 1;
-        if (scan_take(s, ','))
-            return n->close[n->depth - 1] == '}' ? skip_key(s) : ALIBI_OK;
-        TRY_RETURN(scan_expect(s, n->close[n->depth - 1]));
-        n->depth--;
-    }
-    return ALIBI_OK;
-}
-
+/* Not recursive: a hostile file cannot exhaust the stack. */
 alibi_status scan_skip(struct scan *s, int64_t *items)
 {
-    struct nest nest = { .depth = 0 };
-    bool inside = false;
+    char close[SCAN_DEPTH_MAX]; /* of the lists and objects that are open: the bracket at its end */
+    int depth = 0;
+    int64_t outermost = 0;
 
     do {
-        TRY_RETURN(enter_value(s, &nest, &inside));
-        if (!inside)
-            TRY_RETURN(leave_value(s, &nest));
-    } while (nest.depth > 0);
+        char open = scan_peek(s), end = open == '{' ? '}' : ']';
+        bool inside = false; /* a value follows within this one */
+
+        if (open == '"') {
+            TRY_RETURN(skip_string(s));
+        } else if (open == '-' || is_digit(open)) {
+            TRY_RETURN(skip_number(s));
+        } else if (open == '{' || open == '[') {
+            if (depth == SCAN_DEPTH_MAX)
+                return scan_fail(s, "more than %d levels of lists and objects", SCAN_DEPTH_MAX);
+            s->at++;
+            inside = !scan_take(s, end);
+            if (inside)
+                close[depth++] = end;
+            if (inside && open == '{')
+                TRY_RETURN(skip_key(s));
+        } else if (!take_word(s, "true") && !take_word(s, "false") && !take_word(s, "null")) {
+            return fail_at(s, "a value");
+        }
+        /* Advances to the next value, and leaves the lists and objects that end before it. */
+        while (!inside && depth > 0) {
+            outermost += depth == 1;
+            inside = scan_take(s, ',');
+            if (!inside)
+                TRY_RETURN(scan_expect(s, close[--depth]));
+            else if (close[depth - 1] == '}')
+                TRY_RETURN(skip_key(s));
+        }
+    } while (depth > 0);
     if (items != NULL)
-        *items = nest.items;
+        *items = outermost;
     return ALIBI_OK;
 }
 
