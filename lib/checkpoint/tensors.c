@@ -226,7 +226,6 @@ static alibi_status transfer_new(struct transfer *b, int64_t elements)
     return ALIBI_OK;
 }
 
-/* Where the bytes of `type` are. */
 static void *bytes_of(struct transfer *b, const char *type)
 {
     return strcmp(type, "F32") == 0 ? (void *)b->values : (void *)b->halves;
@@ -248,14 +247,6 @@ int64_t tensor_source_columns(const struct safetensor *t)
 int tensor_source_find(const struct tensor_source *s, const char *name, int guess)
 {
     return find(s->tensors, s->count, name, guess);
-}
-
-/* The elements of a tensor from `from` on, at most a block of them. */
-static struct tensor block_of(struct tensor t, int64_t from)
-{
-    int64_t left = tensor_count(t) - from;
-
-    return tensor_1(tensor_at(t, from), t.type, left < BLOCK ? left : BLOCK);
 }
 
 /* ---- writing */
@@ -424,14 +415,6 @@ out:
     return status;
 }
 
-/* Rank 0 makes the file, of its final size: where several machines write it by a network file
- * system, none of them may take the bytes of another for a gap after the end, and fill it. */
-static alibi_status create(struct output *o, const struct tensor_file *f, const char *path)
-{
-    TRY_RETURN(file_create(&o->file, path));
-    return comm_size(f->comm) > 1 ? file_set_size(o->file, f->bytes) : ALIBI_OK;
-}
-
 static alibi_status open_created(struct output *o, const char *path)
 {
     alibi_status status = file_open_write(&o->file, path);
@@ -469,8 +452,12 @@ alibi_status tensor_file_write(const struct tensor_file *f, const char *folder, 
     status = path_join(&path, folder, name);
     if (status == ALIBI_OK)
         status = NEW_ZERO_ARRAY(&crcs, 1 + rows, "the checksums of a file");
+    /* Rank 0 makes the file, of its final size: where several machines write it by a network file
+     * system, none of them may take the bytes of another for a gap after the end, and fill it. */
     if (status == ALIBI_OK && comm_is_root(f->comm))
-        status = create(&o, f, path);
+        status = file_create(&o.file, path);
+    if (status == ALIBI_OK && comm_is_root(f->comm) && comm_size(f->comm) > 1)
+        status = file_set_size(o.file, f->bytes);
     TRY(comm_agree(f->comm, status));
     if (!comm_is_root(f->comm))
         status = open_created(&o, path);
@@ -488,36 +475,7 @@ out:
     return status;
 }
 
-/* ---- reading: matching the tensors of the file with those of the list */
-
-/* target[i] is the index in f's list of tensor i of the file; -1: it is not read. Checks type and
- * shape of those that are read. */
-static alibi_status match(int *target, const struct tensor_file *f, const struct safetensors *found,
-                          const char *except, const char *path)
-{
-    for (int i = 0; i < found->count; i++) {
-        const struct safetensor *t = &found->tensors[i];
-        target[i] = except && strncmp(t->name, except, strlen(except)) == 0
-                        ? -1
-                        : find(f->entries, f->count, t->name, i);
-        if (target[i] >= 0)
-            TRY_RETURN(check_tensor(t, &f->entries[target[i]], path));
-    }
-    return ALIBI_OK;
-}
-
-static alibi_status check_exact(const int *target, const struct tensor_file *f,
-                                const struct safetensors *found, const char *path)
-{
-    if (found->count != f->count)
-        return fail(ALIBI_BAD_INPUT, "'%s' has %d tensors; the configuration has %d", path,
-                    found->count, f->count);
-    for (int i = 0; i < found->count; i++)
-        if (target[i] < 0)
-            return fail(ALIBI_BAD_INPUT, "'%s': the configuration has no tensor '%s'", path,
-                        found->tensors[i].name);
-    return ALIBI_OK;
-}
+/* ---- reading */
 
 static void list_name(struct text *list, const char *name)
 {
@@ -538,8 +496,6 @@ static void list_unmatched(const int *target, const struct tensor_file *f,
             list_name(missing, name);
     }
 }
-
-/* ---- reading: the data */
 
 static alibi_status read_exactly(struct file *file, void *buffer, int64_t bytes, const char *path)
 {
@@ -579,8 +535,9 @@ static alibi_status read_data(const int *target, const struct tensor_file *f,
             continue;
         }
         for (int64_t from = 0; from < tensor_count(f->views[target[i]]); from += BLOCK) {
-            struct tensor some = block_of(f->views[target[i]], from);
-            int64_t count = tensor_count(some);
+            struct tensor all = f->views[target[i]], some;
+            int64_t left = tensor_count(all) - from, count = left < BLOCK ? left : BLOCK;
+            some = tensor_1(tensor_at(all, from), all.type, count);
             TRY(read_exactly(file, bytes_of(&b, t->type),
                              count * (int64_t)safetensor_type_bytes(t->type), path));
             weights_unpack(b.values, bytes_of(&b, t->type), count, t->type);
@@ -593,6 +550,8 @@ out:
     return status;
 }
 
+/* target[i] is the index in f's list of tensor i of the file; -1: it is not read. Type and shape of
+ * those that are read are checked. */
 static alibi_status read_tensors(const struct tensor_file *f, const char *path, bool exact,
                                  const char *except, struct text *missing, struct text *unused)
 {
@@ -602,10 +561,22 @@ static alibi_status read_tensors(const struct tensor_file *f, const char *path, 
 
     TRY(safetensors_open(&found, path));
     TRY(NEW_ARRAY(&target, found->count, "a list of tensors"));
-    TRY(match(target, f, found, except, path));
-    if (exact) {
-        TRY(check_exact(target, f, found, path));
-    } else {
+    for (int i = 0; i < found->count; i++) {
+        const struct safetensor *t = &found->tensors[i];
+        target[i] = except && strncmp(t->name, except, strlen(except)) == 0
+                        ? -1
+                        : find(f->entries, f->count, t->name, i);
+        if (target[i] >= 0)
+            TRY(check_tensor(t, &f->entries[target[i]], path));
+    }
+    if (exact && found->count != f->count)
+        TRY(fail(ALIBI_BAD_INPUT, "'%s' has %d tensors; the configuration has %d", path,
+                 found->count, f->count));
+    for (int i = 0; exact && i < found->count; i++)
+        if (target[i] < 0)
+            TRY(fail(ALIBI_BAD_INPUT, "'%s': the configuration has no tensor '%s'", path,
+                     found->tensors[i].name));
+    if (!exact) {
         list_unmatched(target, f, found, except, missing, unused);
         TRY(text_status(missing));
         TRY(text_status(unused));
