@@ -317,6 +317,15 @@ double seconds_left(double seconds, int64_t done, int64_t total);
 /* True once if the injected "nan" fault is due now. */
 bool fault_nan_due(void);
 
+/* ---- names that people type (nearest.c, with alibi_nearest) */
+
+/* In any case, with dashes or underscores; the first `length` letters, or all. */
+bool same_letters(const char *a, const char *b, size_t length);
+bool same_name(const char *a, const char *b);
+/* The index of the name that `word` means: the same letters, or another program's word for it
+ * ("rope" for "rotary"). -1: none. */
+int name_index(const char *word, const char *const *names, int count);
+
 /* ---- options (options.c): the texts of alibi_options_read and alibi_options_write */
 
 alibi_status options_parse(const struct alibi_option_group *groups, int count, const char *bytes,
@@ -337,10 +346,6 @@ bool option_equal(const struct alibi_option *o, const void *values, const void *
 alibi_status option_format(struct text *out, const struct alibi_option *o, const void *values);
 alibi_status option_format_plain(struct text *out, const struct alibi_option *o,
                                  const void *values);
-
-/* The index of the name that `word` means: the same letters in any case, with dashes or
- * underscores, or another program's word for it ("rope" for "rotary"). -1: none. */
-int name_index(const char *word, const char *const *names, int count);
 
 /* The name as recipes spell it, "train_length". */
 enum { OPTION_KEY_MAX = 64 };

@@ -191,7 +191,7 @@ alibi_status checkpoint_read_state(const char *path, struct train_state *state,
  * caller's (mem_free). */
 alibi_status checkpoint_read_choices(const char *path, struct choices *out);
 
-/* ---- models from checkpoints (open.c, with the public interface) */
+/* ---- models from checkpoints (find.c, open.c, with the public interface) */
 
 /* As checkpoint_find(), but none is a failure; RUN/best is the best checkpoint of a run. */
 alibi_status checkpoint_find_model(char **path, const char *from, const struct alibi_call *call);
