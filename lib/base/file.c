@@ -77,7 +77,7 @@ static alibi_status check_regular(const struct stat *info, const char *path)
     return ALIBI_OK;
 }
 
-/* Messages call it `name`. */
+/* Messages name the file that the caller asked for: `path` may be the one that is written aside. */
 static alibi_status open_file(struct file **out, const char *path, const char *name, int flags,
                               const char *verb)
 {

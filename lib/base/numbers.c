@@ -1,4 +1,5 @@
-/* numbers.c - lists of numbers in order, and the quantile behind every "differs" */
+/* numbers.c - lists of numbers in order; Student's t and Wilson's interval, by which every room
+ * decides that two numbers differ */
 #include <math.h>
 #include <stdlib.h>
 

@@ -60,7 +60,7 @@ static void seal(alibi_corpus *c)
     c->cuts[SPLITS] = c->count;
 }
 
-/* ---- adding tokens */
+/* ---- making one */
 
 static alibi_status new_corpus(alibi_corpus **out, const char *name, const alibi_tokenizer *t)
 {
@@ -454,7 +454,7 @@ static alibi_status check_parts(alibi_corpus *const *parts, const double *shares
         if (parts[i]->part_count > 0)
             return fail(ALIBI_USAGE, "'%s' is a mixture itself", parts[i]->name);
         if (!(shares[i] > 0 && shares[i] <= 1e6))
-            return fail(ALIBI_USAGE, "'%s': share %g has to be above 0 and at most 1e6",
+            return fail(ALIBI_USAGE, "'%s': share %g must be above 0 and at most 1e6",
                         parts[i]->name, shares[i]);
         if (tokenizer_checksum(parts[i]->tokenizer) != tokenizer_checksum(parts[0]->tokenizer))
             return fail(ALIBI_BAD_INPUT,

@@ -166,7 +166,7 @@ static alibi_status open_files(alibi_corpus **out, const json_t *json, const ali
     for (int i = 0; i < count; i++) {
         paths[i] = json_string_value(json_array_get(files, (size_t)i));
         if (paths[i] == NULL)
-            TRY(fail(ALIBI_BAD_INPUT, "'%s': 'files' has to be a list of paths", from));
+            TRY(fail(ALIBI_BAD_INPUT, "'%s': 'files' must be a list of paths", from));
         TRY(check_path(paths[i], from));
     }
     if (valid != NULL)

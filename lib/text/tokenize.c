@@ -5,7 +5,7 @@
  *
  * Invariant: from the first shard on, progress.json names finished shards that are on the disk and
  * a place in the text from which the remaining tokens follow. The next call removes everything else
- * that a stopped call leaves behind. */
+ * that a stopped call leaves. */
 #include <math.h>
 #include <string.h>
 
