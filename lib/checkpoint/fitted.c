@@ -40,23 +40,22 @@ alibi_status checkpoint_read_fitted(const char *path, char position[ALIBI_NAME_M
     alibi_status status;
     char *file = NULL;
     json_t *json = NULL;
-    const char *text;
+    const char *text = "";
     int64_t version;
     bool has;
 
-    memset(position, 0, ALIBI_NAME_MAX);
     TRY(path_join(&file, path, NAME_FITTED));
     TRY(folder_has(&has, path, NAME_FITTED));
-    if (!has)
-        goto out;
-    TRY(sealed_read(&json, file, FITTED_MAX));
-    TRY(json_get_int(json, "fitted", VERSION, VERSION, &version, file));
-    TRY(json_get_text(json, "position", &text, file));
+    if (has) {
+        TRY(sealed_read(&json, file, FITTED_MAX));
+        TRY(json_get_int(json, "fitted", VERSION, VERSION, &version, file));
+        TRY(json_get_text(json, "position", &text, file));
+    }
     if (strlen(text) >= ALIBI_NAME_MAX)
-        status = fail(ALIBI_BAD_INPUT, "'%s': position has more than %d bytes", file,
-                      ALIBI_NAME_MAX - 1);
-    else
-        memcpy(position, text, strlen(text));
+        TRY(fail(ALIBI_BAD_INPUT, "'%s': position has more than %d bytes", file,
+                 ALIBI_NAME_MAX - 1));
+    memset(position, 0, ALIBI_NAME_MAX);
+    memcpy(position, text, strlen(text));
 out:
     json_decref(json);
     mem_free(file);
