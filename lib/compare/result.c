@@ -18,7 +18,6 @@ enum { RESULT_BYTES_MAX = 1 << 24 };
 #define PART(kind, name) { #name, FIELD_##kind, offsetof(struct alibi_eval_part, name) }
 #define BIN(kind, name) { #name, FIELD_##kind, offsetof(struct alibi_position_loss, name) }
 /* clang-format on */
-#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 static const struct json_field training_fields[] = {
     TRAINED(REAL, train_tokens_per_s), TRAINED(REAL, train_seconds), TRAINED(REAL, train_loss),

@@ -96,7 +96,7 @@ static alibi_status score_answers(struct answering *x, int64_t rows, double *sco
 
             for (int64_t i = 0; i < tokens; i++)
                 sum += *right++;
-            scores[row * TASK_ANSWERS_MAX + k] = task_answers_whole(job->windows.task)
+            scores[row * TASK_ANSWERS_MAX + k] = task_traits(job->windows.task).answers_whole
                                                      ? (double)(sum == tokens)
                                                      : (double)sum / (double)tokens;
         }
@@ -234,7 +234,7 @@ static alibi_status answering_init(struct answering *x)
     const struct answers_job *job = x->job;
     int64_t rows = rows_from(x, 0), L = job->windows.length, V = job->model->config.vocab;
     int64_t answered = rows * TASK_ANSWERS_MAX * TASK_ANSWER_TOKENS;
-    bool chain = task_is_chain(job->windows.task);
+    bool chain = task_traits(job->windows.task).chain;
 
     TRY_RETURN(task_check(&job->windows));
     TRY_RETURN(NEW_ARRAY(&x->inputs, rows * L, "inputs of a task"));
@@ -457,8 +457,8 @@ static alibi_status measure_task(struct probe *p, struct alibi_task_result *r)
     struct task *task = NULL;
 
     TRY(task_new(&task, task_find(r->name), p->tokenizer));
-    r->chain = task_is_chain(task);
-    r->has_depth = task_has_depth(task);
+    r->chain = task_traits(task).chain;
+    r->has_depth = task_traits(task).has_depth;
     r->trained = (struct alibi_estimate){ NAN, NAN };
     if (p->other) {
         TRY(measure_cell(p, &p->trained, task, r, &as_trained));

@@ -114,7 +114,7 @@ void batches_read(const struct batches *b, int64_t number, int32_t *tokens, int3
             struct task_answer answers[TASK_ANSWERS_MAX];
             int count = task_window(&w, sample, tokens, targets, answers);
 
-            if (!task_trains_all(w.task))
+            if (!task_traits(w.task).trains_all)
                 task_keep_answers(&w, answers, count, targets);
         } else {
             int64_t start = sample_start(b, b->spans[part], sample);

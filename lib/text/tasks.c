@@ -325,29 +325,14 @@ bool task_kind_needs_text(int kind)
     return kinds[kind].haystack == TEXT_HAY;
 }
 
-bool task_needs_text(const struct task *t)
+struct task_traits task_traits(const struct task *t)
 {
-    return task_kind_needs_text(t->kind);
-}
+    bool text = task_kind_needs_text(t->kind), chain = t->kind == MARKOV;
 
-bool task_has_depth(const struct task *t)
-{
-    return kinds[t->kind].haystack != NO_HAY;
-}
-
-bool task_trains_all(const struct task *t)
-{
-    return task_needs_text(t) || task_is_chain(t);
-}
-
-bool task_answers_whole(const struct task *t)
-{
-    return kinds[t->kind].whole;
-}
-
-bool task_is_chain(const struct task *t)
-{
-    return t->kind == MARKOV;
+    return (struct task_traits){ .has_depth = kinds[t->kind].haystack != NO_HAY,
+                                 .trains_all = text || chain,
+                                 .answers_whole = kinds[t->kind].whole,
+                                 .chain = chain };
 }
 
 alibi_status task_check(const struct task_windows *w)
@@ -371,7 +356,7 @@ alibi_status task_check(const struct task_windows *w)
         return fail(ALIBI_BAD_INPUT,
                     "task '%s' needs windows of at least %lld tokens; the length is %lld", name,
                     (long long)fixed, (long long)w->length);
-    if (!task_needs_text(t))
+    if (!task_kind_needs_text(t->kind))
         return ALIBI_OK;
     if (w->text.corpus == NULL)
         return fail(ALIBI_USAGE, "task '%s' hides its keys in text, and there is none; add a text",
@@ -424,7 +409,7 @@ static void begin_hay(struct window *x, int64_t fixed)
     const struct task_windows *w = x->w;
 
     x->hay = w->length + 1 - fixed;
-    if (task_needs_text(w->task))
+    if (task_kind_needs_text(w->task->kind))
         x->from = draw(x, DRAW_HAY, 0, w->text.count - x->hay + 1);
 }
 
@@ -435,7 +420,7 @@ static void put_hay(struct window *x, int64_t to)
     const struct task *t = x->w->task;
     int32_t marks = kinds[t->kind].symbols > 0 ? mark(t, MARKS - 1) : INT32_MAX;
 
-    while (task_needs_text(t) && x->used < to) {
+    while (task_kind_needs_text(t->kind) && x->used < to) {
         int32_t some[256];
         int64_t count = clamp(to - x->used, 1, 256);
 

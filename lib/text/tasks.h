@@ -19,16 +19,16 @@ alibi_status task_named(int *kind, const char *name);
 alibi_status task_new(struct task **out, int kind, const alibi_tokenizer *t);
 void task_free(struct task *t); /* NULL is fine */
 int task_kind(const struct task *t);
-/* Whether it hides something in text, and whether its answers have a depth. */
-bool task_kind_needs_text(int kind);
-bool task_needs_text(const struct task *t);
-bool task_has_depth(const struct task *t);
-/* A window is trained on as a whole, or on its answers alone: the rest is noise. */
-bool task_trains_all(const struct task *t);
-/* Whether an answer counts only as a whole; otherwise the share of its tokens that are right. */
-bool task_answers_whole(const struct task *t);
-/* Whether it is the chain, which is scored against task_bayes(). */
-bool task_is_chain(const struct task *t);
+bool task_kind_needs_text(int kind); /* it hides something in text */
+
+/* How its windows are used. */
+struct task_traits {
+    bool has_depth;  /* its answers have one */
+    bool trains_all; /* on whole windows; otherwise on answers alone, because the rest is noise */
+    bool answers_whole; /* an answer counts only as a whole; otherwise the share of right tokens */
+    bool chain;         /* it is scored against task_bayes() */
+};
+struct task_traits task_traits(const struct task *t);
 
 /* Windows of different uses have nothing in common. */
 enum task_use { TASK_TRAIN, TASK_VALID, TASK_PROBE };

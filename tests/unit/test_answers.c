@@ -111,14 +111,14 @@ static void measure(struct plain *out, const struct alibi_model *model,
                 out->nll += loss_of(logits + i * vocab, vocab, targets[i]);
                 out->tokens++;
             }
-            score = task_answers_whole(w->task) ? (double)(right == answer[k].count)
-                                                : (double)right / (double)answer[k].count;
+            score = task_traits(w->task).answers_whole ? (double)(right == answer[k].count)
+                                                       : (double)right / (double)answer[k].count;
             depth = depth < DEPTHS ? depth : DEPTHS - 1;
             out->depth[depth] += score;
             out->answers[depth]++;
             out->score[n] += score / count;
         }
-        if (!task_is_chain(w->task))
+        if (!task_traits(w->task).chain)
             continue;
         task_bayes(w, targets, bayes);
         for (int64_t i = 0; i < w->length; i++) {
@@ -193,7 +193,7 @@ static double check_task(const struct alibi_model *model, const alibi_corpus *c,
     cell = &r->task[0].at[0];
     assert_true(cell->length == L && cell->cases == CASES && cell->why == ALIBI_CELL_MEASURED);
     assert_close(cell->nll, plain.nll / plain.tokens, 1e-5);
-    (task_is_chain(task) ? compare_chain : compare_answers)(cell, &plain);
+    (task_traits(task).chain ? compare_chain : compare_answers)(cell, &plain);
     score = cell->score.value;
     task_free(task);
     alibi_tasks_free(r);

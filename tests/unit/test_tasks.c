@@ -170,10 +170,11 @@ static void check_windows(const alibi_tokenizer *t, const alibi_corpus *c, int k
         assert_int_equal(answers[count - 1].first + answers[count - 1].count, length);
         for (int64_t i = 0; i <= length; i++) /* the text is of bytes, whatever the vocabulary */
             assert_in_range(tokens[i], 0,
-                            task_needs_text(task) ? 599 : alibi_tokenizer_vocab(t) - 1);
+                            task_kind_needs_text(task_kind(task)) ? 599
+                                                                  : alibi_tokenizer_vocab(t) - 1);
         for (int a = 0; a < count; a++) {
             assert_true(answers[a].depth >= 0 && answers[a].depth <= 1);
-            for (int64_t i = 0; i < answers[a].count && !task_is_chain(task); i++) {
+            for (int64_t i = 0; i < answers[a].count && !task_traits(task).chain; i++) {
                 int64_t place = answers[a].first + 1 + i;
 
                 assert_int_equal(solve(&(struct puzzle){ t, tokens, place }, name, i),
