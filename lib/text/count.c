@@ -257,34 +257,6 @@ static bool beyond(const struct counting *c, int share)
            tally_bytes(c->total) > c->limits->bytes / (size_t)share;
 }
 
-static alibi_status count_block(struct counting *c)
-{
-    struct stretch_work work = { c, begin_part, c->cutters != NULL ? cut_pieces : cut_words, NULL };
-    int64_t before = c->part_count;
-    alibi_status status;
-
-    TRY_RETURN(
-        RESERVE_ARRAY(&c->parts, &c->part_count, c->stretches->count, "the pieces of a text"));
-    memset(c->parts + before, 0, (size_t)(c->part_count - before) * sizeof *c->parts);
-    status = stretches_run(c->stretches, &work);
-    if (status != ALIBI_OK)
-        return stretches_fail(c->stretches, c->source, status);
-    TRY_RETURN(merge_parts(c));
-    if (!beyond(c, 1))
-        return ALIBI_OK;
-    if (!c->noted)
-        call_note(
-            c->call,
-            "the text has more than %lld distinct pieces or %zu bytes of them; the rarest are "
-            "dropped",
-            (long long)c->limits->pieces, c->limits->bytes);
-    c->noted = true;
-    /* Which ones depends on their counts alone, not on the number of threads. */
-    for (int64_t floor = 1; beyond(c, 2); floor *= 2)
-        TRY_RETURN(tally_drop(c->total, floor));
-    return ALIBI_OK;
-}
-
 static alibi_status read_block(void *user)
 {
     struct counting *c = user;
@@ -295,22 +267,46 @@ static alibi_status read_block(void *user)
 /* Each block is counted while the worker reads the next one. */
 static alibi_status count_blocks(struct counting *c)
 {
+    struct stretches *s = c->stretches;
+    struct stretch_work work = { c, begin_part, c->cutters != NULL ? cut_pieces : cut_words, NULL };
     double began = clock_seconds();
 
     worker_start(c->worker, read_block, c);
     for (;;) {
         struct alibi_progress p = { .task = "tokenizer", .unit = "bytes", .loss = NAN };
+        int64_t before = c->part_count;
+        alibi_status status;
+
         TRY_RETURN(worker_wait(c->worker));
         source_tell(c->source);
         if (c->block.bytes == 0 && c->block.end_count == 0)
             return ALIBI_OK;
         if (call_stopped(c->call))
             return fail(ALIBI_INTERRUPTED, "stopped while the text was read; nothing is saved");
-        TRY_RETURN(stretches_take(c->stretches, &c->block));
+        TRY_RETURN(stretches_take(s, &c->block));
         p.done = source_bytes_done(c->source); /* before the worker starts again */
         p.total = source_bytes_total(c->source);
         worker_start(c->worker, read_block, c);
-        TRY_RETURN(count_block(c));
+
+        TRY_RETURN(RESERVE_ARRAY(&c->parts, &c->part_count, s->count, "the pieces of a text"));
+        memset(c->parts + before, 0, (size_t)(c->part_count - before) * sizeof *c->parts);
+        status = stretches_run(s, &work);
+        if (status != ALIBI_OK)
+            return stretches_fail(s, c->source, status);
+        TRY_RETURN(merge_parts(c));
+        if (beyond(c, 1) && !c->noted) {
+            call_note(
+                c->call,
+                "the text has more than %lld distinct pieces or %zu bytes of them; the rarest "
+                "are dropped",
+                (long long)c->limits->pieces, c->limits->bytes);
+            c->noted = true;
+        }
+        /* Which ones depends on their counts alone, not on the number of threads. */
+        if (beyond(c, 1))
+            for (int64_t floor = 1; beyond(c, 2); floor *= 2)
+                TRY_RETURN(tally_drop(c->total, floor));
+
         p.seconds = clock_seconds() - began;
         p.seconds_left = seconds_left(p.seconds, p.done, p.total);
         call_progress(c->call, &p);
