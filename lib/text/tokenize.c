@@ -76,7 +76,7 @@ struct tokenizing {
     int64_t in_shards;        /* tokens in the finished ones */
     struct shards there;      /* shards that an earlier call finished */
     int there_at;             /* where its next tokens are compared */
-    int64_t before; /* tokens in them */
+    int64_t before;           /* tokens in them */
     struct shard_writer *writer;
     struct meter meter;
 };
