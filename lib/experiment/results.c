@@ -697,6 +697,7 @@ static alibi_status view_init(struct report_experiment *x, const alibi_experimen
         x->model[m] = e->model[m].name;
         x->absent[m] = is_absent(e, m);
         x->untrained[m] = e->model[m].of >= 0;
+        x->original[m] = e->model[m].of;
         x->train_length[m] = e->model[m].training.train_length;
     }
     view_derived(&x->derived, e);

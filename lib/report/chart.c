@@ -389,32 +389,56 @@ const char *dash_of(int look)
     return dashes[look / LOOKS % (int)(sizeof dashes / sizeof *dashes)];
 }
 
-void looks_assign(int *of, const char (*names)[ALIBI_NAME_MAX], int count)
+/* The first words of two names are the same: "fox-512", "fox:free=0.5". */
+static bool is_akin(const char *a, const char *b)
+{
+    size_t length = strcspn(a, "-:");
+
+    return strcspn(b, "-:") == length && strncmp(a, b, length) == 0;
+}
+
+/* Whether a name begins with that of a position method or preset. */
+static bool is_of_method(const char *name)
+{
+    const char *method;
+    bool found = false;
+
+    for (int i = 0; !found && (method = alibi_position_name(i, NULL)) != NULL; i++)
+        found = is_akin(name, method);
+    for (int i = 0; !found && (method = alibi_preset_name(i, NULL, NULL)) != NULL; i++)
+        found = is_akin(name, method);
+    return found;
+}
+
+void looks_assign(int *of, const char (*names)[ALIBI_NAME_MAX], const int *original, int count)
 {
     static const char *const owners[LOOKS] = { "alibi", "sinusoidal", "rotary", "t5",
                                                "none",  "learned",    "hybrid", "reach" };
     static const int spare[LOOKS] = { 7, 5, 6, 3, 4, 2, 1, 0 };
+    const char *name[ALIBI_LIST_MAX];
     int used[LOOKS] = { 0 }, others = 0;
+    bool owned[LOOKS] = { false };
 
     for (int i = 0; i < count; i++) {
-        size_t length = strcspn(names[i], "-:");
-
+        name[i] = names[original != NULL && original[i] >= 0 ? original[i] : i];
         of[i] = -1;
         for (int look = 0; look < LOOKS; look++)
-            if (strlen(owners[look]) == length && strncmp(names[i], owners[look], length) == 0)
-                of[i] = look;
-        if (of[i] >= 0)
-            of[i] += LOOKS * used[of[i]]++;
+            if (is_akin(name[i], owners[look]))
+                owned[of[i] = look] = true;
     }
-    /* Looks whose owners are not there first; then all again, dashed. */
+    /* Looks whose owners are not there first; then all again. */
     for (int i = 0; i < count; i++) {
+        for (int k = 0; k < i && of[i] < 0; k++)
+            if (is_akin(name[i], name[k]) && is_of_method(name[i]))
+                of[i] = of[k];
         if (of[i] >= 0)
             continue;
-        while (others < LOOKS && used[spare[others]] > 0)
+        while (others < LOOKS && owned[spare[others]])
             others++;
-        of[i] = spare[others % LOOKS] + others / LOOKS * LOOKS;
-        others++;
+        of[i] = spare[others++ % LOOKS];
     }
+    for (int i = 0; i < count; i++)
+        of[i] += LOOKS * used[of[i]]++;
 }
 
 /* The first free letter of the name, then of the alphabet; '*' when all are taken. */

@@ -445,7 +445,7 @@ alibi_status report_experiment_text(struct text *out, const struct report_experi
         char caption[ALIBI_NAME_MAX + sizeof s->heading + 2];
         struct view v;
 
-        view_init(&v, s->result);
+        view_init_part(&v, s->result, x);
         if (v.lengths == 0)
             continue;
         snprintf(caption, sizeof caption, "%s: %s", s->name, s->heading);

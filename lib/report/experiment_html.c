@@ -166,7 +166,7 @@ static alibi_status append_section(struct text *out, const struct report_experim
     struct view v;
     char id[48], caption[256];
 
-    view_init(&v, s->result);
+    view_init_part(&v, s->result, x);
     v.sparse = true;
     v.trained_at = x->train_length;
     if (v.lengths == 0)
@@ -259,7 +259,7 @@ alibi_status report_experiment_html(struct text *out, const struct report_experi
     char title[sizeof(struct escaped) + 32];
     size_t claims;
 
-    view_init(&v, x->section[0].result);
+    view_init_part(&v, x->section[0].result, x);
     v.sparse = true;
     v.absent = x->absent;
     v.untrained = x->untrained;

@@ -186,10 +186,11 @@ struct look {
 const struct look *look_of(int look);
 const char *dash_of(int look); /* stroke-dasharray */
 
-/* A position method has the same look in every report; models of it, "alibi-512" and
- * "alibi:bias-max=16", have its colour with different dashes; other names take the looks that no
- * method of the report has. */
-void looks_assign(int *looks, const char (*names)[ALIBI_NAME_MAX], int count);
+/* Eight position methods have the same look in every report; the others, and names that begin with
+ * no method's, take the looks that no method of the report owns. Models of one method, "alibi-512"
+ * and "alibi:bias-max=16", have one colour and different dashes, and so have models with the
+ * weights of one: original[i] is the one whose weights model i has, -1 its own; NULL: all have. */
+void looks_assign(int *looks, const char (*names)[ALIBI_NAME_MAX], const int *original, int count);
 
 /* One letter per series, from its name if one is free; distinct as long as there are letters. */
 void marker_letters(char *letters, const struct series *series, int count);
@@ -229,6 +230,9 @@ struct view {
 /* Nonoverlapping. Whether a method has learned something is decided at view_home(), see
  * change_is_learning(). */
 void view_init(struct view *v, const struct alibi_compare_result *r);
+/* The same of a part of an experiment. */
+void view_init_part(struct view *v, const struct alibi_compare_result *r,
+                    const struct report_experiment *x);
 
 /* The longest test length up to the training length, or the shortest of all; 0: there is none. */
 int64_t view_home(const struct view *v);

@@ -281,6 +281,7 @@ struct report_experiment {
     int64_t train_length[ALIBI_LIST_MAX]; /* of all */
     bool absent[ALIBI_LIST_MAX];          /* neither trained nor measured yet */
     bool untrained[ALIBI_LIST_MAX];       /* has the weights of another model */
+    int original[ALIBI_LIST_MAX];         /* of which, if so */
     int trainings, trained;
     /* Logs only for the page. A seed of a model counts as one of its models, with those that have
      * the weights of another. */

@@ -51,9 +51,20 @@ void view_init(struct view *v, const struct alibi_compare_result *r)
             for (int i = 0; i < method->seed[k].lengths; i++)
                 add_length(v, method->seed[k].by_length[i].length);
     }
-    looks_assign(v->look, (const char(*)[ALIBI_NAME_MAX])v->name, v->methods);
+    looks_assign(v->look, (const char(*)[ALIBI_NAME_MAX])v->name, NULL, v->methods);
     for (int m = 0; m < r->methods; m++)
         v->ignorant[m] = is_ignorant(v, m);
+}
+
+void view_init_part(struct view *v, const struct alibi_compare_result *r,
+                    const struct report_experiment *x)
+{
+    int original[ALIBI_LIST_MAX];
+
+    view_init(v, r);
+    for (int m = 0; m < v->methods; m++)
+        original[m] = x->untrained[m] ? x->original[m] : -1;
+    looks_assign(v->look, (const char(*)[ALIBI_NAME_MAX])v->name, original, v->methods);
 }
 
 int64_t view_home(const struct view *v)

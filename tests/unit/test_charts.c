@@ -382,14 +382,40 @@ static void a_method_has_one_look_in_every_report(void **state)
     int a[3], b[3];
 
     (void)state;
-    looks_assign(a, models, 3);
+    looks_assign(a, models, NULL, 3);
     assert_true(a[0] % LOOKS == a[1] % LOOKS && a[0] != a[1] && a[0] % LOOKS != a[2] % LOOKS);
-    looks_assign(a, some, 3);
-    looks_assign(b, others, 3);
+    looks_assign(a, some, NULL, 3);
+    looks_assign(b, others, NULL, 3);
     assert_int_equal(a[0], b[2]);
     assert_int_equal(a[2], b[0]);
     for (int i = 0; i < 3; i++)
         assert_true(a[1] != b[i]);
+}
+
+/* Ten families with eight looks, and models that are named after nothing. */
+static void models_of_a_method_share_its_colour(void **state)
+{
+    static const char names[][ALIBI_NAME_MAX] = {
+        "alibi-512",  "rotary-512", "fox-512",   "fox-free-0.5-logn",
+        "kerple-512", "reach-512",  "yarn",      "fitted",
+        "run-1",      "run-2",      "reach-wide"
+    };
+    static const int original[] = { -1, -1, -1, -1, -1, -1, 1, 4, -1, -1, -1 };
+    enum { COUNT = sizeof original / sizeof *original };
+    int look[COUNT], base[COUNT];
+
+    (void)state;
+    looks_assign(look, names, original, COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        base[i] = look[i] % LOOKS;
+        for (int k = 0; k < i; k++)
+            assert_true(look[i] != look[k]);
+    }
+    assert_true(base[3] == base[2] && base[6] == base[1] && base[7] == base[4]);
+    assert_true(base[10] == base[5] && base[9] != base[8]);
+    for (int i = 2; i < 10; i++) /* fox, kerple and runs have looks of their own */
+        assert_true(i == 5 || base[i] != base[5]);
+    assert_true(base[2] != base[4] && base[8] != base[2] && base[8] != base[4]);
 }
 
 /* Charts with little or nothing in them. */
@@ -442,6 +468,7 @@ int main(void)
         cmocka_unit_test(a_curve_that_leaves_the_range_is_cut_and_says_so),
         cmocka_unit_test(bands_cover_the_bounds_of_points),
         cmocka_unit_test(a_method_has_one_look_in_every_report),
+        cmocka_unit_test(models_of_a_method_share_its_colour),
         cmocka_unit_test(odd_charts_can_be_drawn),
     };
 
