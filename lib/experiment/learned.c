@@ -84,6 +84,7 @@ alibi_status learned_view(struct report_experiment *x, const alibi_experiment *e
     for (int m = 0; m < e->models; m++)
         for (int k = 0; k < e->model[m].seeds.count; k++) {
             const struct learned *l = &e->model[m].seed[k].learned;
+            bool several = e->model[m].seeds.count > 1;
 
             for (int64_t i = 0; i < l->count; i++) {
                 if (!l->row[i].trained)
@@ -93,6 +94,7 @@ alibi_status learned_view(struct report_experiment *x, const alibi_experiment *e
                 x->numbers[x->numbers_count++] =
                     (struct report_numbers){ .name = l->row[i].name,
                                              .method = m,
+                                             .seed = several ? e->model[m].seeds.at[k] : -1,
                                              .place = l->row[i].place,
                                              .heads = l->row[i].heads,
                                              .value = l->row[i].value };

@@ -65,16 +65,18 @@ static void append_axis(struct text *out, const struct dots *d, const struct axi
                     escape(d->mark_label).text);
 }
 
-void dots_label(struct dots_row *row, const struct view *v, int64_t layer, bool named)
+void dots_label(struct dots_row *row, const struct view *v, int64_t seed, int64_t layer, bool named)
 {
     const char *name = v->name[row->method];
     int kept = cut_bytes(name, LABEL_CHARACTERS);
-    char number[24] = "";
+    char of_seed[32] = "", number[24] = "";
 
+    if (named && seed >= 0)
+        snprintf(of_seed, sizeof of_seed, " (seed %lld)", (long long)seed);
     if (layer >= 0)
         snprintf(number, sizeof number, "%s%lld", named ? " " : "", (long long)layer + 1);
-    snprintf(row->label, sizeof row->label, "%.*s%s%s", named ? kept : 0, name,
-             named && name[kept] != '\0' ? "…" : "", number);
+    snprintf(row->label, sizeof row->label, "%.*s%s%s%s", named ? kept : 0, name,
+             named && name[kept] != '\0' ? "…" : "", of_seed, number);
 }
 
 void dots_svg(struct text *out, const struct view *v, const struct dots *d)
@@ -176,7 +178,7 @@ static alibi_status append_name(struct text *out, const struct view *v,
         *r = (struct dots_row){
             .method = n->method, .count = n->heads, .value = number_at, .of = n
         };
-        dots_label(r, v, n->place, !follows);
+        dots_label(r, v, n->seed, n->place, !follows);
         last = n;
         d.rows++;
     }

@@ -158,7 +158,7 @@ static alibi_status append_heads(struct text *out, const struct view *v,
             *row = (struct dots_row){ .method = a->model[m].method,
                                       .count = r->heads,
                                       .of = r->head + n * r->heads };
-            dots_label(row, v, n, n == 0);
+            dots_label(row, v, -1, n, n == 0);
         }
     text_append(out, "<div class=\"pair\">\n");
     for (int entropy = 0; entropy < 2; entropy++) {

@@ -372,8 +372,10 @@ struct dots {
     const struct dots_row *row;
 };
 void dots_svg(struct text *out, const struct view *v, const struct dots *d); /* a <figure> */
-/* The layer from 1 on, unless it is -1: all; named: after the model, as the first of its rows. */
-void dots_label(struct dots_row *row, const struct view *v, int64_t layer, bool named);
+/* The layer from 1 on, unless it is -1: all; named: after the model, as the first of its rows, and
+ * the seed, unless it is -1. */
+void dots_label(struct dots_row *row, const struct view *v, int64_t seed, int64_t layer,
+                bool named);
 
 /* The numbers that the methods of an experiment have learned for each head. */
 alibi_status html_numbers(struct text *out, const struct view *v,

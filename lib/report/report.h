@@ -255,6 +255,7 @@ struct report_stream {
 struct report_numbers {
     const char *name; /* "slopes", "logn" */
     int method;
+    int64_t seed;  /* -1: the model has one */
     int64_t place; /* -1: there is only one */
     int64_t heads;
     const double *value;

@@ -668,9 +668,9 @@ static void learned_numbers_are_dots(void **state)
     static const double slopes[] = { 0.5, 0.25, 0.03125 }, factor[] = { 0.2, NAN };
     struct sample *s = new_sample();
     struct report_numbers numbers[] = {
-        { .name = "slopes", .method = 0, .place = -1, .heads = 3, .value = slopes },
-        { .name = "slopes", .method = 0, .place = -1, .heads = 3, .value = slopes },
-        { .name = "logn", .method = 1, .place = 3, .heads = 2, .value = factor },
+        { .name = "slopes", .seed = 1, .place = -1, .heads = 3, .value = slopes },
+        { .name = "slopes", .seed = 7, .place = -1, .heads = 3, .value = slopes },
+        { .name = "logn", .method = 1, .seed = -1, .place = 3, .heads = 2, .value = factor },
     };
     struct text page;
     const char *figure;
@@ -683,6 +683,8 @@ static void learned_numbers_are_dots(void **state)
     assert_non_null(figure);
     assert_contains(figure, ">slope, log scale</text>");
     assert_contains(figure, "<title>3: 0.03125</title>");
+    assert_contains(figure, ">alibi (seed 1)</text>");
+    assert_contains(figure, ">alibi (seed 7)</text>");
     figure = strstr(figure, "id=\"fig-numbers-1-title\">logn");
     assert_non_null(figure);
     assert_contains(figure, ">sinusoidal 4</text>");
@@ -705,7 +707,9 @@ static void learned_numbers_are_called_by_words(void **state)
     for (int i = 0, k = 0; (position = alibi_position_name(i, NULL)) || (position = more[k++]); i++)
         for (int64_t row = 0; row < 2; row++) {
             struct pattern pattern;
-            struct report_numbers numbers = { .place = -1, .heads = 2, .value = values };
+            struct report_numbers numbers = {
+                .seed = -1, .place = -1, .heads = 2, .value = values
+            };
             char raw[64];
             struct text page;
 
