@@ -665,7 +665,7 @@ alibi_status curves_of_stream(struct curves **out, const struct view *v,
                               const struct report_stream *s, enum stream_kind kind)
 {
     static const char *const titles[] = { "Time to decode a token", "Time to read a token",
-                                          "KV cache" };
+                                          "KV cache per token of context" };
     struct curves *c = NULL;
     struct range r = { INFINITY, 0 };
 
@@ -673,12 +673,13 @@ alibi_status curves_of_stream(struct curves **out, const struct view *v,
     for (int m = 0; m < s->models; m++)
         for (int i = 0; i < s->lengths->count; i++) {
             const struct report_stream_cost *at = &s->model[m].at[i];
+            double length = (double)s->lengths->at[i];
             double value = kind == STREAM_DECODE ? 1e6 * at->decode_seconds
                            : kind == STREAM_READ ? 1e6 * at->read_seconds
-                                                 : at->cache_bytes / 0x1p20;
+                                                 : at->cache_bytes / 0x1p10 / length;
 
             extend(&r, value);
-            add_point(c, s->model[m].method, (double)s->lengths->at[i], at->seeds > 0 ? value : NAN,
+            add_point(c, s->model[m].method, length, at->seeds > 0 ? value : NAN,
                       kind == STREAM_DECODE ? at->decode_error
                       : kind == STREAM_READ ? at->read_error
                                             : NAN);
@@ -687,7 +688,7 @@ alibi_status curves_of_stream(struct curves **out, const struct view *v,
     c->chart.log_y = r.most > 10 * r.least;
     c->chart.mark_x = NAN;
     c->chart.x_label = "tokens of context, log scale";
-    c->chart.y_label = kind == STREAM_CACHE ? "MiB" : "microseconds";
+    c->chart.y_label = kind == STREAM_CACHE ? "KiB" : "microseconds";
     snprintf(c->title, sizeof c->title, "%s", titles[kind]);
     *out = c;
     return ALIBI_OK;

@@ -655,6 +655,9 @@ static void streams_show_what_a_token_costs(void **state)
     assert_contains(page.data, "<td>–</td></tr>"); /* no ratio of the second */
     assert_contains(page.data, "sinusoidal: 400 at 4096.");
     assert_contains(page.data, "\">Time to decode a token</title>");
+    assert_contains(page.data, "\">KV cache per token of context</title>");
+    assert_contains(page.data, ">KiB</text>");
+    assert_contains(page.data, ",4096,0.5"); /* of 2 MiB */
     text_free(&page);
     assert_ok(report_experiment_text(&shown, &s->x, 120, false));
     assert_contains(shown.data, "cost: the cost of a token by context, on a machine\n");
