@@ -173,57 +173,50 @@ static alibi_status join_parts(struct encoding *e, int64_t *words)
     return ALIBI_OK;
 }
 
-/* Encodes the text of stretches_take(), and adds it to `out`. The rest of the text is encoded with
- * the next block. */
-static alibi_status encode_text(struct encoding *e, struct encoded *out)
-{
-    struct stretches *s = e->stretches;
-    struct stretch_work work = { e, begin_part, run_part, end_document };
-    int64_t before = e->part_capacity;
-    alibi_status status;
-
-    TRY_RETURN(RESERVE_ARRAY(&e->parts, &e->part_capacity, s->count, "ids of parts"));
-    memset(e->parts + before, 0, (size_t)(e->part_capacity - before) * sizeof *e->parts);
-    status = stretches_run(s, &work);
-    if (status == ALIBI_OK && s->bytes - s->reached > PIECE_MAX) {
-        /* Without this bound a document without cuts would fill the memory. */
-        s->failed = s->count - 1;
-        status =
-            fail(ALIBI_BAD_INPUT,
-                 "more than %d bytes without a place at which the tokenizer may cut", PIECE_MAX);
-    }
-    if (status != ALIBI_OK)
-        return stretches_fail(s, e->source, status);
-    TRY_RETURN(join_parts(e, &out->words));
-    out->bytes += (int64_t)(s->reached - s->from);
-    if (s->end_count > 0 && s->ends[s->end_count - 1] == s->reached)
-        e->within_word = false;
-    else if (s->reached > s->from || s->end_count > 0)
-        e->within_word = !is_white_space(s->text[s->reached - 1]);
-    return ALIBI_OK;
-}
-
 /* A block may give no id, if it is blank or is kept as a whole: then the next one is taken. The
  * reader fills the next block while this one is encoded. After a failure only encoding_close() may
  * be called. */
 alibi_status encoding_next(struct encoding *e, struct encoded *out)
 {
     struct encoded text = { .within_word = e->within_word };
+    struct stretches *s = e->stretches;
+    struct stretch_work work = { e, begin_part, run_part, end_document };
 
     e->ids.count = 0;
     drop_large(&e->ids, (int64_t)e->block_bytes);
     e->end_count = 0;
     while (e->ids.count == 0) {
+        int64_t before = e->part_capacity;
+        alibi_status status;
+
         TRY_RETURN(worker_wait(e->reader));
         source_tell(e->source);
         text.source_bytes = source_bytes_done(e->source);
         if (e->block.bytes == 0 && e->block.end_count == 0)
             break;
-        TRY_RETURN(stretches_take(e->stretches, &e->block));
+        TRY_RETURN(stretches_take(s, &e->block));
         worker_start(e->reader, read_block, e);
         if (text.bytes == 0 && e->end_count == 0)
-            text.start = e->stretches->start;
-        TRY_RETURN(encode_text(e, &text));
+            text.start = s->start;
+
+        TRY_RETURN(RESERVE_ARRAY(&e->parts, &e->part_capacity, s->count, "ids of parts"));
+        memset(e->parts + before, 0, (size_t)(e->part_capacity - before) * sizeof *e->parts);
+        status = stretches_run(s, &work);
+        if (status == ALIBI_OK && s->bytes - s->reached > PIECE_MAX) {
+            /* Without this bound a document without cuts would fill the memory. */
+            s->failed = s->count - 1;
+            status = fail(ALIBI_BAD_INPUT,
+                          "more than %d bytes without a place at which the tokenizer may cut",
+                          PIECE_MAX);
+        }
+        if (status != ALIBI_OK)
+            return stretches_fail(s, e->source, status);
+        TRY_RETURN(join_parts(e, &text.words));
+        text.bytes += (int64_t)(s->reached - s->from);
+        if (s->end_count > 0 && s->ends[s->end_count - 1] == s->reached)
+            e->within_word = false;
+        else if (s->reached > s->from || s->end_count > 0)
+            e->within_word = !is_white_space(s->text[s->reached - 1]);
     }
     text.ids = e->ids.at;
     text.count = e->ids.count;
