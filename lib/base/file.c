@@ -288,19 +288,14 @@ alibi_status file_read_all(char **out, size_t *bytes, const char *path, size_t l
 
     TRY(file_open_read(&f, path));
     size = (size_t)f->size;
-    if (size > limit) {
-        status =
-            fail(ALIBI_BAD_INPUT, "cannot read '%s': it has %zu bytes, at most %zu are allowed",
-                 path, size, limit);
-        goto out;
-    }
+    if (size > limit)
+        TRY(fail(ALIBI_BAD_INPUT, "cannot read '%s': it has %zu bytes, at most %zu are allowed",
+                 path, size, limit));
     TRY(NEW_ARRAY(&buffer, (int64_t)size + 1, path));
     TRY(file_read(f, buffer, size, &got));
-    if (got < size) {
-        status =
-            fail(ALIBI_IO, "cannot read '%s': it shrank to %zu bytes while it was read", path, got);
-        goto out;
-    }
+    if (got < size)
+        TRY(fail(ALIBI_IO, "cannot read '%s': it shrank to %zu bytes while it was read", path,
+                 got));
     buffer[size] = '\0';
     *out = buffer;
     *bytes = size;

@@ -327,11 +327,8 @@ alibi_status safetensors_open(struct safetensors **out, const char *path)
 
     TRY(file_open_read(&f, path));
     TRY(file_read(f, first, sizeof first, &got));
-    if (got < sizeof first) {
-        status =
-            fail(ALIBI_BAD_INPUT, "cannot read '%s': it has no header, it ends at %zu", path, got);
-        goto out;
-    }
+    if (got < sizeof first)
+        TRY(fail(ALIBI_BAD_INPUT, "cannot read '%s': it has no header, it ends at %zu", path, got));
     TRY(header_bytes(&header, first, file_size(f), path));
     TRY(NEW_ARRAY(&bytes, (int64_t)(LENGTH_BYTES + header), "the header of a safetensors file"));
     memcpy(bytes, first, sizeof first);
@@ -371,12 +368,9 @@ alibi_status safetensors_header(struct text *header, struct safetensor *tensors,
         size_t bytes = 0;
         if (!size_product(&bytes, t->shape, t->rank) ||
             !size_multiply(&bytes, bytes, safetensor_type_bytes(t->type)) ||
-            bytes > (size_t)(INT64_MAX - at)) {
-            status =
-                fail(ALIBI_BAD_INPUT,
-                     "cannot write tensor '%s': its shape is more than a file can hold", t->name);
-            goto out;
-        }
+            bytes > (size_t)(INT64_MAX - at))
+            TRY(fail(ALIBI_BAD_INPUT,
+                     "cannot write tensor '%s': its shape is more than a file can hold", t->name));
         t->begin = at;
         t->end = at += (int64_t)bytes;
         text_append(&json, ",");

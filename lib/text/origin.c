@@ -239,12 +239,10 @@ alibi_status corpus_open_described(alibi_corpus **out, const char *path, const a
     TRY(json_get_int(json, "tokenizer", 0, UINT32_MAX, &tokenizer, path));
     mix = json_object_get(json, "mix");
     TRY(mix != NULL ? open_mixture(&c, mix, t, path, call) : open_one(&c, json, t, path, call));
-    if (tokenizer_checksum(c->tokenizer) != tokenizer) {
-        status =
-            fail(ALIBI_BAD_INPUT,
-                 "'%s': the text had another tokenizer; give the text and --tokenizer again", path);
-        goto out;
-    }
+    if (tokenizer_checksum(c->tokenizer) != tokenizer)
+        TRY(fail(ALIBI_BAD_INPUT,
+                 "'%s': the text had another tokenizer; give the text and --tokenizer again",
+                 path));
     *out = c;
     c = NULL;
 out:
