@@ -131,20 +131,20 @@ static alibi_status check_path(const char *path, const char *from)
     return ALIBI_OK;
 }
 
-static alibi_status read_reading(const json_t *object, struct alibi_reading *reading,
+static alibi_status read_reading(const struct alibi_option_group *group, const json_t *object,
                                  const char *from)
 {
-    struct alibi_option_group group = { .values = reading };
     char key[OPTION_KEY_MAX];
 
-    group.options = alibi_reading_options(&group.count);
-    TRY_RETURN(alibi_options_init(&group, 1));
-    for (int i = 0; i < group.count; i++) {
+    TRY_RETURN(alibi_options_init(group, 1));
+    for (int i = 0; i < group->count; i++) {
+        const char *name = group->options[i].name;
         const json_t *value;
-        option_key(key, group.options[i].name);
+
+        option_key(key, name);
         value = json_object_get(object, key);
-        if (json_is_string(value) && alibi_options_set(&group, 1, group.options[i].name,
-                                                       json_string_value(value)) != ALIBI_OK)
+        if (json_is_string(value) &&
+            alibi_options_set(group, 1, name, json_string_value(value)) != ALIBI_OK)
             return fail_context(ALIBI_BAD_INPUT, "'%s'", from);
     }
     return ALIBI_OK;
@@ -161,7 +161,7 @@ static alibi_status open_files(alibi_corpus **out, const json_t *json, const ali
     int count = (int)json_array_size(files);
 
     group.options = alibi_reading_options(&group.count);
-    TRY(read_reading(json_object_get(json, "reading"), &reading, from));
+    TRY(read_reading(&group, json_object_get(json, "reading"), from));
     TRY(NEW_ARRAY(&paths, count, "the paths of a text"));
     for (int i = 0; i < count; i++) {
         paths[i] = json_string_value(json_array_get(files, (size_t)i));
