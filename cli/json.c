@@ -3,6 +3,7 @@
  * The library has a JSON writer too, but the program uses nothing but alibi.h. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
@@ -89,13 +90,18 @@ void cli_json_int(const char *key, int64_t value)
     printf("%" PRId64, value);
 }
 
+/* The shortest text that reads back, as in the library's files, so that both can be compared. */
 void cli_json_real(const char *key, double value)
 {
+    char text[32] = "null";
+
+    for (int digits = 15; isfinite(value) && digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
     begin_member(key);
-    if (isfinite(value))
-        printf("%.17g", value);
-    else
-        fputs("null", stdout);
+    fputs(text, stdout);
 }
 
 void cli_json_flag(const char *key, bool value)
