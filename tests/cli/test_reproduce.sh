@@ -592,7 +592,7 @@ run "$ALIBI" reproduce large.json --out large --quiet --plan --time --json
 has "nor in JSON" '"seconds": null' stdout
 run "$ALIBI" reproduce large.json --out large --quiet --plan --time --only speed
 has "nor for evaluations of speed" '^large +0 .* [0-9.]+ TiB +-$' stdout
-has "which the sum is without too" '^the time of all is without the models that do not fit$' stdout
+has "which the sum is without too" '^the total time excludes the models that do not fit$' stdout
 
 # Tasks among the windows of training: learned at L, scored past it, their shares in the settings.
 cat > mixed.json << 'END'
@@ -638,7 +638,7 @@ unmixed() { # pattern, mix
     expect 3 "$1" "$ALIBI" reproduce other/mixed.json own.txt --out unmixed --quiet
 }
 unmixed "line 7: 'models.alibi.settings.mix': no task 'markow'; there are" '"task:markow=0.1"'
-unmixed "line 7: .*mix': each share has to be above 0" '"task:markov=0.5,task:recall=0.51"'
+unmixed "line 7: .*mix': each share must be above 0" '"task:markov=0.5,task:recall=0.51"'
 unmixed "line 7: .*mix': tasks with their shares of the windows are expected" '"book.txt=0.5"'
 unmixed "line 7: .*mix': tasks with their shares" '0.5'
 unmixed "line 7: .*mix': 'task:latest' is listed twice" '"task:latest=0.1,task:latest=0.2"'
