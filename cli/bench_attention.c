@@ -82,19 +82,18 @@ alibi_status cli_bench_attention(alibi_device *used, const struct alibi_bench_at
 {
     struct alibi_bench_attention_result rows[ALIBI_LIST_MAX];
     struct alibi_device_info device;
-    alibi_status status = ALIBI_OK;
 
     alibi_device_get_info(used, &device);
-    for (int i = 0; i < lengths->count && status == ALIBI_OK; i++) {
-        status = alibi_bench_attention(used, how, lengths->at[i], &rows[i], cli_call());
-        if (status != ALIBI_OK || json)
+    for (int i = 0; i < lengths->count; i++) {
+        TRY_RETURN(alibi_bench_attention(used, how, lengths->at[i], &rows[i], cli_call()));
+        if (json)
             continue;
         if (i == 0)
             print_head(how, &device);
         print_row(how, &rows[i], device.gpu ? 1e-3 : 1);
     }
-    if (status != ALIBI_OK || !json)
-        return status;
+    if (!json)
+        return ALIBI_OK;
     cli_json_open(NULL, '[');
     for (int i = 0; i < lengths->count; i++)
         print_json(how, &device, &rows[i]);
@@ -177,14 +176,6 @@ static void print_layers_row(const struct alibi_bench_attention *how, const stru
     fflush(stdout);
 }
 
-static void print_layers_notes(const struct alibi_bench_attention *how, const char *unit)
-{
-    printf("%s: as if every pair were computed", unit);
-    if (how->backward)
-        printf("; both: with the backward pass");
-    printf(how->skip > 0 ? "; ratio: of the time with --skip 0 to this\n" : "\n");
-}
-
 /* Layer n, or the sum. */
 static void json_layer(const struct alibi_bench_attention *how, const struct layers_row *row,
                        int64_t n)
@@ -229,15 +220,6 @@ static void print_layers_json(const struct cli_subject *s, const struct alibi_be
     cli_json_close('}');
 }
 
-static void print_lengths_json(const struct cli_subject *s, const struct alibi_bench_attention *how,
-                               const struct layers_row *rows, int count)
-{
-    cli_json_open(NULL, '[');
-    for (int i = 0; i < count; i++)
-        print_layers_json(s, how, &rows[i]);
-    cli_json_close(']');
-}
-
 static alibi_status measure_layers(const struct cli_subject *s,
                                    const struct alibi_bench_attention *how, struct layers_row *row)
 {
@@ -270,7 +252,7 @@ alibi_status cli_bench_model_attention(const struct cli_subject *s,
     if (lengths->at[0] == 0)
         return cli_fail(ALIBI_USAGE,
                         "the model does not record its training length; give --lengths");
-    while (status == ALIBI_OK && done < lengths->count) {
+    while (done < lengths->count) {
         rows[done].length = lengths->at[done];
         status = measure_layers(s, how, &rows[done]);
         if (status != ALIBI_OK)
@@ -287,10 +269,16 @@ alibi_status cli_bench_model_attention(const struct cli_subject *s,
     cli_terminal_clear();
     if (status != ALIBI_OK)
         cli_fail_later(status, done, lengths->count);
-    if (done > 0 && json)
-        print_lengths_json(s, how, rows, done);
-    else if (done > 0)
-        print_layers_notes(how, unit);
+    if (done > 0 && json) {
+        cli_json_open(NULL, '[');
+        for (int i = 0; i < done; i++)
+            print_layers_json(s, how, &rows[i]);
+        cli_json_close(']');
+    } else if (done > 0) {
+        printf("%s: as if every pair were computed%s%s\n", unit,
+               how->backward ? "; both: with the backward pass" : "",
+               how->skip > 0 ? "; ratio: of the time with --skip 0 to this" : "");
+    }
     for (int i = 0; i < lengths->count; i++) {
         free(rows[i].layers);
         free(rows[i].every_pair);

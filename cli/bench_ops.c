@@ -46,13 +46,10 @@ alibi_status cli_bench_ops(alibi_device *used, const struct alibi_name_list *nam
 
     alibi_device_get_info(used, &device);
     for (int i = 0; i < alibi_bench_op_count() && count < OPS_MAX; i++) {
-        alibi_status status = alibi_bench_op(used, i, 0, &rows[count], cli_call());
-        if (status == ALIBI_OK && !is_wanted(names, rows[count].operation))
+        TRY_RETURN(alibi_bench_op(used, i, 0, &rows[count], cli_call()));
+        if (!is_wanted(names, rows[count].operation))
             continue;
-        if (status == ALIBI_OK)
-            status = alibi_bench_op(used, i, repeats, &rows[count], cli_call());
-        if (status != ALIBI_OK)
-            return status;
+        TRY_RETURN(alibi_bench_op(used, i, repeats, &rows[count], cli_call()));
         if (!json)
             print_row(&rows[count], &device);
         count++;

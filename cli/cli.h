@@ -32,10 +32,27 @@
 /* Records the line that main() prints for a failure of the program itself; returns `status`. */
 alibi_status cli_fail(alibi_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Of lengths that are measured one after another `done` are: if there are some, the message says
- * that their results are printed. */
+/* `done` of `lengths` were measured before the failure. If there are any, the message says that
+ * their results are printed. */
 alibi_status cli_fail_later(alibi_status status, int done, int lengths);
 const char *cli_error(void); /* of the last failure */
+
+/* As in lib/base/base.h: leaves the function through its one exit on failure. The function has
+ * `alibi_status status` and a label `out`. */
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        status = (call);                                                                           \
+        if (status != ALIBI_OK)                                                                    \
+            goto out;                                                                              \
+    } while (0)
+
+/* The same for functions that hold nothing to clean up. */
+#define TRY_RETURN(call)                                                                           \
+    do {                                                                                           \
+        alibi_status try_status = (call);                                                          \
+        if (try_status != ALIBI_OK)                                                                \
+            return try_status;                                                                     \
+    } while (0)
 
 /* ---- commands (main.c) */
 
@@ -65,6 +82,28 @@ bool cli_others_know(void); /* that this rank failed: rank 0 says it */
 
 /* ---- a command line (options.c, help.c) */
 
+/* Rows of a table of options: the option's name, the member of the values that it sets, its range
+ * or choices, its default (NULL: 0, none), a word for its value in help, and the help. The file
+ * defines AT(member), the offset of a member in the struct of the values. */
+/* clang-format off */
+#define OPT_FLAG(name, member, help) \
+    { name, ALIBI_OPTION_FLAG, AT(member), 0, 0, NULL, NULL, NULL, help }
+#define OPT_FLAG_ON(name, member, help) \
+    { name, ALIBI_OPTION_FLAG, AT(member), 0, 0, NULL, "true", NULL, help }
+#define OPT_INT(name, member, min, max, initial, value, help) \
+    { name, ALIBI_OPTION_INT, AT(member), min, max, NULL, initial, value, help }
+#define OPT_REAL(name, member, min, max, initial, value, help) \
+    { name, ALIBI_OPTION_REAL, AT(member), min, max, NULL, initial, value, help }
+#define OPT_TEXT(name, member, initial, value, help) \
+    { name, ALIBI_OPTION_TEXT, AT(member), 0, 0, NULL, initial, value, help }
+#define OPT_CHOICE(name, member, choices, initial, help) \
+    { name, ALIBI_OPTION_CHOICE, AT(member), 0, 0, choices, initial, "NAME", help }
+#define OPT_INTS(name, member, min, max, initial, help) \
+    { name, ALIBI_OPTION_INTS, AT(member), min, max, NULL, initial, "LIST", help }
+#define OPT_NAMES(name, member, initial, help) \
+    { name, ALIBI_OPTION_NAMES, AT(member), 0, 0, NULL, initial, "LIST", help }
+/* clang-format on */
+
 enum { CLI_GROUPS_MAX = 12 }; /* with the common one */
 
 struct cli_line {
@@ -93,6 +132,9 @@ struct cli_line {
  * before the recipe is read. */
 alibi_status cli_run(struct cli_line *line, int argc, char **argv,
                      alibi_status (*run)(const struct cli_line *line, void *job), void *job);
+
+/* Whether the command line has the option of that name of groups[group]. */
+bool cli_is_given(const struct cli_line *line, int group, const char *name);
 
 void cli_print_help(FILE *out, const struct cli_line *line,
                     const struct alibi_option_group *common);

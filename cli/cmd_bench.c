@@ -47,52 +47,50 @@ enum {
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "batch", ALIBI_OPTION_INT, AT(batch), 1, 65536, NULL, NULL, "N",
-      "train: windows per step; default: the recipe's" },
-    { "length", ALIBI_OPTION_INT, AT(length), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
-      "train: tokens per window; decode: tokens before the first step; default: the recipe's "
-      "train_length" },
-    { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, CLI_LENGTH_MAX, NULL, "4096,16384,65536",
-      "LIST",
-      "memory, attention: lengths to measure at; default for --model: its "
-      "training length and 4 times that" },
-    { "sequences", ALIBI_OPTION_INTS, AT(sequences), 1, 4096, NULL, "1,32", "LIST",
-      "decode: numbers of sequences to decode at once" },
-    { "methods", ALIBI_OPTION_NAMES, AT(methods), 0, 0, NULL, NULL, "LIST",
-      "train: compare these position methods: their steps alternate in one process, and each "
-      "has its ratio to the first" },
-    { "operations", ALIBI_OPTION_NAMES, AT(operations), 0, 0, NULL, NULL, "LIST",
-      "ops: only operations whose names begin with one of these" },
-    { "repeats", ALIBI_OPTION_INT, AT(repeats), 1, 1000, NULL, "5", "N",
-      "train, attention, decode, ops: number of measurements; the median is reported" },
-    { "vocab", ALIBI_OPTION_INT, AT(vocab), 0, 1 << 24, NULL, "0", "N",
-      "vocabulary of the model; default: 257, all bytes; 50257 for the built-in gpt2-124m, and "
-      "50304 for all that are built in for a GPU" },
-    { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
+    OPT_INT("batch", batch, 1, 65536, NULL, "N", "train: windows per step; default: the recipe's"),
+    OPT_INT("length", length, 1, CLI_LENGTH_MAX, NULL, "N",
+            "train: tokens per window; decode: tokens before the first step; default: the recipe's "
+            "train_length"),
+    OPT_INTS("lengths", lengths, 1, CLI_LENGTH_MAX, "4096,16384,65536",
+             "memory, attention: lengths to measure at; default for --model: its "
+             "training length and 4 times that"),
+    OPT_INTS("sequences", sequences, 1, 4096, "1,32",
+             "decode: numbers of sequences to decode at once"),
+    OPT_NAMES(
+        "methods", methods, NULL,
+        "train: compare these position methods: their steps alternate in one process, and each "
+        "has its ratio to the first"),
+    OPT_NAMES("operations", operations, NULL,
+              "ops: only operations whose names begin with one of these"),
+    OPT_INT("repeats", repeats, 1, 1000, "5", "N",
+            "train, attention, decode, ops: number of measurements; the median is reported"),
+    OPT_INT(
+        "vocab", vocab, 0, 1 << 24, "0", "N",
+        "vocabulary of the model; default: 257, all bytes; 50257 for the built-in gpt2-124m, and "
+        "50304 for all that are built in for a GPU"),
+    OPT_FLAG("json", json, "print the results as JSON"),
 };
 
 static const struct alibi_option skip_options[] = {
-    { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, NULL, "X",
-      "weight of keys that attention may skip, relative to the others; default for train: 0, every "
-      "pair, because random weights do not show what a trained model skips; for attention: 2^-24. "
-      "The skip of a recipe is ignored" },
+    OPT_REAL(
+        "skip", skip, 0, 0.999, NULL, "X",
+        "weight of keys that attention may skip, relative to the others; default for train: 0, every "
+        "pair, because random weights do not show what a trained model skips; for attention: 2^-24. "
+        "The skip of a recipe is ignored"),
 };
 
 static const struct alibi_option attention_options[] = {
-    { "model", ALIBI_OPTION_TEXT, AT(path), 0, 0, NULL, NULL, "MODEL",
-      "time attention on the operands in each layer of MODEL on a text, not on random numbers" },
-    { "head-width", ALIBI_OPTION_INT, AT(attention.head_width), 1, 4096, NULL, "64", "N",
-      "numbers per head" },
-    { "bias", ALIBI_OPTION_CHOICE, AT(bias), 0, 0, "alibi|none", "alibi", "NAME",
-      "bias on the scores" },
-    { "score", ALIBI_OPTION_REAL, AT(attention.score), 0, 1e4, NULL, "10", "X",
-      "approximate |q||k|/sqrt(d) of the random numbers" },
-    { "backward", ALIBI_OPTION_FLAG, AT(attention.backward), 0, 0, NULL, "true", NULL,
-      "time the backward pass too" },
-    { "decode", ALIBI_OPTION_FLAG, AT(attention.decode), 0, 0, NULL, "true", NULL,
-      "time the decoding of one token too" },
-    { "verify", ALIBI_OPTION_FLAG, AT(attention.verify), 0, 0, NULL, NULL, NULL,
-      "find the largest weight that was skipped, pair by pair in double precision" },
+    OPT_TEXT(
+        "model", path, NULL, "MODEL",
+        "time attention on the operands in each layer of MODEL on a text, not on random numbers"),
+    OPT_INT("head-width", attention.head_width, 1, 4096, "64", "N", "numbers per head"),
+    OPT_CHOICE("bias", bias, "alibi|none", "alibi", "bias on the scores"),
+    OPT_REAL("score", attention.score, 0, 1e4, "10", "X",
+             "approximate |q||k|/sqrt(d) of the random numbers"),
+    OPT_FLAG_ON("backward", attention.backward, "time the backward pass too"),
+    OPT_FLAG_ON("decode", attention.decode, "time the decoding of one token too"),
+    OPT_FLAG("verify", attention.verify,
+             "find the largest weight that was skipped, pair by pair in double precision"),
 };
 
 /* ---- cases */
@@ -155,14 +153,13 @@ static alibi_status configure(const struct job *job, const struct bench_case *c,
                               struct alibi_config *config)
 {
     struct alibi_option_group group = cli_model_group(config);
-    alibi_status status = ALIBI_OK;
 
     *config = job->model;
-    for (const struct setting *s = c->settings; s && s->name && status == ALIBI_OK; s++)
-        status = alibi_options_set(&group, 1, s->name, s->value);
+    for (const struct setting *s = c->settings; s && s->name; s++)
+        TRY_RETURN(alibi_options_set(&group, 1, s->name, s->value));
     config->vocab = job->vocab ? job->vocab : c->vocab;
     config->train_length = length;
-    return status == ALIBI_OK ? alibi_config_resolve(config) : status;
+    return alibi_config_resolve(config);
 }
 
 /* ---- bench train */
@@ -173,21 +170,6 @@ struct train_row {
     int64_t batch, length;
     struct alibi_bench_step step;
 };
-
-static alibi_status measure_step(const struct job *job, const struct bench_case *c,
-                                 struct train_row *row)
-{
-    alibi_status status;
-
-    row->name = c->name;
-    row->batch = job->batch ? job->batch : c->batch;
-    row->length = job->length ? job->length : c->length;
-    status = configure(job, c, row->length, &row->config);
-    if (status == ALIBI_OK)
-        status = alibi_bench_train(job->device, &row->config, row->batch, row->length, job->repeats,
-                                   job->training.recompute, job->skip, &row->step, cli_call());
-    return status;
-}
 
 static int longest_first(const void *left, const void *right)
 {
@@ -347,23 +329,22 @@ static void print_methods_json(const struct job *job, const struct methods_row *
 static alibi_status bench_methods(const struct job *job, const struct bench_case *cases, int count)
 {
     struct methods_row rows[CLI_COUNT(train_cases)];
-    alibi_status status = ALIBI_OK;
 
-    for (int i = 0; i < count && status == ALIBI_OK; i++) {
+    for (int i = 0; i < count; i++) {
         struct methods_row *row = &rows[i];
+
         row->name = cases[i].name;
         row->batch = job->batch ? job->batch : cases[i].batch;
         row->length = job->length ? job->length : cases[i].length;
-        status = configure(job, &cases[i], row->length, &row->config);
-        if (status == ALIBI_OK)
-            status = alibi_bench_methods(job->device, &row->config, &job->methods, row->batch,
-                                         row->length, job->repeats, job->training.recompute,
-                                         job->skip, row->methods, cli_call());
-        if (status == ALIBI_OK && !job->json)
+        TRY_RETURN(configure(job, &cases[i], row->length, &row->config));
+        TRY_RETURN(alibi_bench_methods(job->device, &row->config, &job->methods, row->batch,
+                                       row->length, job->repeats, job->training.recompute,
+                                       job->skip, row->methods, cli_call()));
+        if (!job->json)
             print_methods_row(row, job->methods.count, i == 0);
     }
-    if (status != ALIBI_OK || !job->json)
-        return status;
+    if (!job->json)
+        return ALIBI_OK;
     cli_json_open(NULL, '[');
     for (int i = 0; i < count; i++)
         print_methods_json(job, &rows[i]);
@@ -378,22 +359,26 @@ static alibi_status bench_train(const struct job *job, const struct bench_case *
 {
     struct train_row rows[CLI_COUNT(train_cases)];
     struct alibi_device_info device;
-    alibi_status status = ALIBI_OK;
 
     if (job->methods.count > 0)
         return bench_methods(job, cases, count);
     alibi_device_get_info(job->device, &device);
-    for (int i = 0; i < count && status == ALIBI_OK; i++) {
-        status = measure_step(job, &cases[i], &rows[i]);
-        if (status != ALIBI_OK)
-            continue;
-        qsort(rows[i].step.part, (size_t)rows[i].step.parts, sizeof rows[i].step.part[0],
-              longest_first);
+    for (int i = 0; i < count; i++) {
+        struct train_row *row = &rows[i];
+
+        row->name = cases[i].name;
+        row->batch = job->batch ? job->batch : cases[i].batch;
+        row->length = job->length ? job->length : cases[i].length;
+        TRY_RETURN(configure(job, &cases[i], row->length, &row->config));
+        TRY_RETURN(alibi_bench_train(job->device, &row->config, row->batch, row->length,
+                                     job->repeats, job->training.recompute, job->skip, &row->step,
+                                     cli_call()));
+        qsort(row->step.part, (size_t)row->step.parts, sizeof row->step.part[0], longest_first);
         if (!job->json)
-            print_train_row(&rows[i], &device, i == 0);
+            print_train_row(row, &device, i == 0);
     }
-    if (status != ALIBI_OK || !job->json)
-        return status;
+    if (!job->json)
+        return ALIBI_OK;
     cli_json_open(NULL, '[');
     for (int i = 0; i < count; i++)
         print_train_json(job, &rows[i]);
@@ -435,33 +420,25 @@ static void print_memory_json(const struct job *job, const struct memory_row *ro
     cli_json_close('}');
 }
 
-static alibi_status measure_eval(const struct job *job, const struct bench_case *c,
-                                 struct memory_row *row)
-{
-    alibi_status status = configure(job, c, row->length, &row->config);
-
-    if (status == ALIBI_OK)
-        status = alibi_bench_eval(job->device, &row->config, row->length, &row->seconds,
-                                  &row->peak_bytes, cli_call());
-    return status;
-}
-
 static alibi_status bench_memory(const struct job *job, const struct bench_case *cases, int count)
 {
     struct memory_row rows[ALIBI_LIST_MAX];
-    alibi_status status = ALIBI_OK;
 
     (void)count; /* one case, several lengths */
     if (job->lengths.count == 0)
         return cli_fail(ALIBI_USAGE, "--lengths is empty; give the lengths to evaluate at");
-    for (int i = 0; i < job->lengths.count && status == ALIBI_OK; i++) {
-        rows[i] = (struct memory_row){ .name = cases[0].name, .length = job->lengths.at[i] };
-        status = measure_eval(job, &cases[0], &rows[i]);
-        if (status == ALIBI_OK && !job->json)
-            print_memory_row(&rows[i], i == 0);
+    for (int i = 0; i < job->lengths.count; i++) {
+        struct memory_row *row = &rows[i];
+
+        *row = (struct memory_row){ .name = cases[0].name, .length = job->lengths.at[i] };
+        TRY_RETURN(configure(job, &cases[0], row->length, &row->config));
+        TRY_RETURN(alibi_bench_eval(job->device, &row->config, row->length, &row->seconds,
+                                    &row->peak_bytes, cli_call()));
+        if (!job->json)
+            print_memory_row(row, i == 0);
     }
-    if (status != ALIBI_OK || !job->json)
-        return status;
+    if (!job->json)
+        return ALIBI_OK;
     cli_json_open(NULL, '[');
     for (int i = 0; i < job->lengths.count; i++)
         print_memory_json(job, &rows[i]);
@@ -511,20 +488,18 @@ static alibi_status bench_decode(const struct job *job, const struct bench_case 
 {
     struct decode_row rows[ALIBI_LIST_MAX];
     char peak[CLI_SHORT];
-    alibi_status status = ALIBI_OK;
 
     (void)count; /* one case, several numbers of sequences */
-    for (int i = 0; i < job->sequences.count && status == ALIBI_OK; i++) {
+    for (int i = 0; i < job->sequences.count; i++) {
         struct decode_row *row = &rows[i];
         struct alibi_bench_decode *r = &row->result;
 
         row->sequences = job->sequences.at[i];
         row->length = job->length ? job->length : cases[0].length ? cases[0].length : 256;
-        status = configure(job, &cases[0], row->length, &row->config);
-        if (status == ALIBI_OK)
-            status = alibi_bench_decode(job->device, &row->config, row->sequences, row->length,
-                                        job->repeats, job->skip, r, cli_call());
-        if (status != ALIBI_OK || job->json)
+        TRY_RETURN(configure(job, &cases[0], row->length, &row->config));
+        TRY_RETURN(alibi_bench_decode(job->device, &row->config, row->sequences, row->length,
+                                      job->repeats, job->skip, r, cli_call()));
+        if (job->json)
             continue;
         if (i == 0)
             printf("%-12s %6s %9s %7s %9s %9s %7s %10s\n", "recipe", "vocab", "sequences", "length",
@@ -535,8 +510,8 @@ static alibi_status bench_decode(const struct job *job, const struct bench_case 
                r->tokens_per_s / rows[0].result.tokens_per_s, cli_short_bytes(peak, r->peak_bytes));
         fflush(stdout);
     }
-    if (status != ALIBI_OK || !job->json)
-        return status;
+    if (!job->json)
+        return ALIBI_OK;
     cli_json_open(NULL, '[');
     for (int i = 0; i < job->sequences.count; i++) {
         cli_json_open(NULL, '{');
@@ -675,7 +650,6 @@ static const struct bench_case *built_in_cases(const struct job *job, const stru
 static alibi_status open_subject(struct job *job, const struct cli_line *line)
 {
     struct cli_subject *s = &job->subject;
-    alibi_status status;
 
     if (!job->path && line->operand_count > 1)
         return cli_fail(ALIBI_USAGE, "'%s' is one argument too many; a text is for '%s'",
@@ -685,17 +659,8 @@ static alibi_status open_subject(struct job *job, const struct cli_line *line)
     if (line->recipe)
         return cli_fail(ALIBI_USAGE, "--recipe has no effect with --model");
     s->path = job->path;
-    status = cli_subject_open_model(s, line, 1);
-    return status == ALIBI_OK ? cli_subject_open_text(s, line, BUILTIN_GROUP) : status;
-}
-
-/* Whether --lengths is not the default. */
-static bool has_lengths(const struct cli_line *line)
-{
-    const struct alibi_option *option =
-        alibi_options_find(&line->groups[BENCH_GROUP], 1, "lengths", NULL);
-
-    return line->given[BENCH_GROUP] >> (option - options) & 1;
+    TRY_RETURN(cli_subject_open_model(s, line, 1));
+    return cli_subject_open_text(s, line, BUILTIN_GROUP);
 }
 
 static alibi_status run(const struct cli_line *line, void *user)
@@ -713,26 +678,22 @@ static alibi_status run(const struct cli_line *line, void *user)
                         "no benchmark '%s'; there are 'train', 'memory', 'attention', 'decode' and "
                         "'ops'",
                         line->operands[0]);
-    status = refuse_unused(line, bench);
-    if (status != ALIBI_OK)
-        return status;
+    TRY_RETURN(refuse_unused(line, bench));
     if (!line->given[SKIP_GROUP])
         job->skip = bench->skip;
-    if (job->path && !has_lengths(line))
+    if (job->path && !cli_is_given(line, BENCH_GROUP, "lengths"))
         job->lengths.count = 0;
     cli_name_recipe(line->recipe, name, sizeof name);
-    status = open_subject(job, line);
+    TRY(open_subject(job, line));
     job->device = job->subject.device;
-    if (status == ALIBI_OK)
-        status =
-            bench->run(job, own ? &own_case : built_in_cases(job, bench), own ? 1 : bench->count);
+    TRY(bench->run(job, own ? &own_case : built_in_cases(job, bench), own ? 1 : bench->count));
+out:
     cli_subject_close(&job->subject);
     return status;
 }
 
 alibi_status cmd_bench(int argc, char **argv)
 {
-    alibi_status status;
     struct cli_table model;
     struct job job = { 0 };
     struct alibi_option_group groups[GROUPS] = {
@@ -769,9 +730,7 @@ alibi_status cmd_bench(int argc, char **argv)
         .max_operands = INT_MAX,
     };
 
-    status = cli_table_copy(&model, &groups[MODEL_GROUP]);
-    if (status != ALIBI_OK)
-        return status;
+    TRY_RETURN(cli_table_copy(&model, &groups[MODEL_GROUP]));
     cli_table_drop(&model, "vocab"); /* here an option of the benchmark */
     groups[STEP_GROUP].options = alibi_options_find(&groups[TRAINING_GROUP], 1, "recompute", NULL);
     groups[STEP_GROUP].count = 1;

@@ -16,9 +16,9 @@ struct job {
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, "runs/compare", "DIR",
-      "folder for the models, the results and the report" },
-    { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
+    OPT_TEXT("out", out, "runs/compare", "DIR",
+             "folder for the models, the results and the report"),
+    OPT_FLAG("json", json, "print the results as JSON"),
 };
 
 /* Minutes on two cores, and enough to separate the methods. `make demo` trains with these defaults.
@@ -30,6 +30,18 @@ static const char *const training_defaults[][2] = {
 
 enum { COMPARISON, RESULTS, TEXT, READING, BUILTIN, MODEL, TRAINING, POSITION, DEVICE, GROUPS };
 
+/* Everything that is wrong whatever the text, before it is read. */
+static alibi_status check(const struct job *job, const struct cli_line *line)
+{
+    if (line->given[POSITION])
+        return cli_fail(
+            ALIBI_USAGE,
+            "option '--position' does not apply to a comparison; give --methods, one model each");
+    if (!cli_is_first_rank()) /* the first one looks whether the folder is in use */
+        return ALIBI_OK;
+    return alibi_compare_check(&job->compare, &job->model, &job->training, job->out);
+}
+
 static alibi_status run(const struct cli_line *line, void *user)
 {
     struct job *job = user;
@@ -37,29 +49,20 @@ static alibi_status run(const struct cli_line *line, void *user)
     alibi_corpus *corpus = NULL;
     alibi_device *device = NULL;
     char *report = NULL;
-    alibi_status status = ALIBI_OK;
+    alibi_status status;
 
     cli_catch_signals();
-    if (line->given[POSITION])
-        status = cli_fail(
-            ALIBI_USAGE,
-            "option '--position' does not apply to a comparison; give --methods, one model each");
-    else if (cli_is_first_rank()) /* which looks whether the folder is in use */
-        status = alibi_compare_check(&job->compare, &job->model, &job->training, job->out);
-    status = cli_agree(status);
-    if (status == ALIBI_OK)
-        status = cli_open_device(&device, line, &job->compute);
-    if (status == ALIBI_OK)
-        status = cli_open_corpus(&corpus, line->operands, line->operand_count, &job->text, NULL);
-    status = cli_agree(status);
-    if (status == ALIBI_OK)
-        status = alibi_compare_run(device, &job->compare, &job->model, &job->training, corpus,
-                                   job->out, &result, cli_call());
-    if (status == ALIBI_OK && result && job->json)
-        status = alibi_compare_json(&report, result);
-    else if (status == ALIBI_OK && result)
-        status = alibi_compare_text(&report, result, cli_columns(), cli_colour());
+    TRY(cli_agree(check(job, line)));
+    TRY(cli_agree(cli_open_device(&device, line, &job->compute)));
+    TRY(cli_agree(cli_open_corpus(&corpus, line->operands, line->operand_count, &job->text, NULL)));
+    TRY(alibi_compare_run(device, &job->compare, &job->model, &job->training, corpus, job->out,
+                          &result, cli_call()));
+    if (result && job->json)
+        TRY(alibi_compare_json(&report, result));
+    else if (result) /* only rank 0 has one */
+        TRY(alibi_compare_text(&report, result, cli_columns(), cli_colour()));
     cli_print_report(report, job->json ? NULL : job->out);
+out:
     alibi_compare_free(result);
     alibi_corpus_free(corpus);
     alibi_device_free(device);
@@ -100,16 +103,12 @@ alibi_status cmd_compare(int argc, char **argv)
         .max_operands = INT_MAX,
         .lists_positions = true,
     };
-    alibi_status status;
 
     groups[COMPARISON].options = alibi_compare_options(&groups[COMPARISON].count);
     groups[POSITION].options = alibi_options_find(&groups[MODEL], 1, "position", NULL);
     groups[POSITION].count = 1;
-    status = cli_table_copy(&model, &groups[MODEL]);
-    if (status == ALIBI_OK)
-        status = cli_table_copy(&training, &groups[TRAINING]);
-    if (status != ALIBI_OK)
-        return status;
+    TRY_RETURN(cli_table_copy(&model, &groups[MODEL]));
+    TRY_RETURN(cli_table_copy(&training, &groups[TRAINING]));
     cli_table_drop(&model, "position"); /* --methods takes its place */
     cli_table_drop(&training, "init");  /* every model starts from its seed */
     cli_table_drop(&training, "keep-best");

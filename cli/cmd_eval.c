@@ -18,38 +18,39 @@ struct job {
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "length", ALIBI_OPTION_INT, AT(length), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
-      "longest context, in tokens; default: the length the model was trained at" },
-    { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, CLI_LENGTH_MAX, NULL, NULL, "LIST",
-      "several lengths, a row each" },
-    { "protocol", ALIBI_OPTION_CHOICE, AT(protocol), 0, 0,
-      "nonoverlapping|sliding|stream|stride|llama.cpp|rolling", "nonoverlapping", "NAME",
-      "adjacent windows; windows that advance by the stride and score only the new tokens; "
-      "one pass in which every token has all earlier tokens as context; or as other programs do: "
-      "Hugging Face's guide, llama.cpp, lm-evaluation-harness" },
-    { "stride", ALIBI_OPTION_INT, AT(stride), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
-      "sliding, stride: tokens by which windows advance; default: half the length" },
-    { "window", ALIBI_OPTION_INT, AT(window), 0, CLI_LENGTH_MAX, NULL, "0", "N",
-      "cut attention: in every layer a token sees only the last N tokens, including itself; 0: "
-      "all" },
-    { "tokens", ALIBI_OPTION_INT, AT(tokens), 0, CLI_UNBOUNDED, NULL, "0", "N",
-      "score at most this many, in blocks spread over the whole split; 0: all" },
-    { "block", ALIBI_OPTION_INT, AT(block), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
-      "consecutive tokens in such a block; default: the longest length" },
-    { "contiguous", ALIBI_OPTION_FLAG, AT(contiguous), 0, 0, NULL, NULL, NULL,
-      "score the first tokens of the split instead, in one block, as a stream does" },
-    { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
-      "weight of keys that attention may skip, relative to the others; 0: none" },
-    { "verify", ALIBI_OPTION_FLAG, AT(verify), 0, 0, NULL, NULL, NULL,
-      "compute the largest weight that was skipped, pair by pair in double precision; slow" },
-    { "window-score", ALIBI_OPTION_REAL, AT(window_score), 0, 1e6, NULL, "0", "X",
-      "stream: evict keys that no query can reach with scores up to X, which bounds memory; "
-      "0: evict none" },
-    { "split-windows", ALIBI_OPTION_FLAG, AT(split_windows), 0, 0, NULL, NULL, NULL,
-      "several processes: divide each window among them, for windows too long for one device" },
-    { "by-position", ALIBI_OPTION_FLAG, AT(by_position), 0, 0, NULL, NULL, NULL,
-      "also print the loss by position in the window" },
-    { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
+    OPT_INT("length", length, 1, CLI_LENGTH_MAX, NULL, "N",
+            "longest context, in tokens; default: the length the model was trained at"),
+    OPT_INTS("lengths", lengths, 1, CLI_LENGTH_MAX, NULL, "several lengths, a row each"),
+    OPT_CHOICE(
+        "protocol", protocol, "nonoverlapping|sliding|stream|stride|llama.cpp|rolling",
+        "nonoverlapping",
+        "adjacent windows; windows that advance by the stride and score only the new tokens; "
+        "one pass in which every token has all earlier tokens as context; or as other programs do: "
+        "Hugging Face's guide, llama.cpp, lm-evaluation-harness"),
+    OPT_INT("stride", stride, 1, CLI_LENGTH_MAX, NULL, "N",
+            "sliding, stride: tokens by which windows advance; default: half the length"),
+    OPT_INT(
+        "window", window, 0, CLI_LENGTH_MAX, "0", "N",
+        "cut attention: in every layer a token sees only the last N tokens, including itself; 0: "
+        "all"),
+    OPT_INT("tokens", tokens, 0, CLI_UNBOUNDED, "0", "N",
+            "score at most this many, in blocks spread over the whole split; 0: all"),
+    OPT_INT("block", block, 1, CLI_LENGTH_MAX, NULL, "N",
+            "consecutive tokens in such a block; default: the longest length"),
+    OPT_FLAG("contiguous", contiguous,
+             "score the first tokens of the split instead, in one block, as a stream does"),
+    OPT_REAL("skip", skip, 0, 0.999, CLI_SKIP_DEFAULT, "X",
+             "weight of keys that attention may skip, relative to the others; 0: none"),
+    OPT_FLAG("verify", verify,
+             "compute the largest weight that was skipped, pair by pair in double precision; slow"),
+    OPT_REAL("window-score", window_score, 0, 1e6, "0", "X",
+             "stream: evict keys that no query can reach with scores up to X, which bounds memory; "
+             "0: evict none"),
+    OPT_FLAG(
+        "split-windows", split_windows,
+        "several processes: divide each window among them, for windows too long for one device"),
+    OPT_FLAG("by-position", by_position, "also print the loss by position in the window"),
+    OPT_FLAG("json", json, "print the results as JSON"),
 };
 
 enum { BUILTIN_GROUP = 3 }; /* of the groups of cmd_eval() */
@@ -75,35 +76,6 @@ static alibi_status choose_lengths(const struct job *job, const alibi_model *mod
     if (out->at[0] == 0 && job->protocol != ALIBI_STREAM)
         return cli_fail(ALIBI_USAGE,
                         "the model does not record its training length; give --length");
-    return ALIBI_OK;
-}
-
-static alibi_status check_stride(const struct job *job, const struct alibi_int_list *lengths)
-{
-    if (job->stride && !alibi_protocol_view(job->protocol)->strided)
-        return cli_fail(ALIBI_USAGE, "--stride has no effect without --protocol sliding or stride");
-    for (int i = 0; i < lengths->count; i++) {
-        if (job->stride > lengths->at[i])
-            return cli_fail(ALIBI_USAGE, "stride %lld is more than length %lld",
-                            (long long)job->stride, (long long)lengths->at[i]);
-    }
-    return ALIBI_OK;
-}
-
-static alibi_status check_blocks(const struct job *job, const struct alibi_int_list *lengths)
-{
-    if ((job->block || job->contiguous) && !job->tokens)
-        return cli_fail(ALIBI_USAGE, "--%s has no effect without --tokens",
-                        job->block ? "block" : "contiguous");
-    if (job->block && (job->contiguous || job->protocol >= ALIBI_STREAM))
-        return cli_fail(ALIBI_USAGE, "--block has no effect with %s%s, which scores one block",
-                        job->contiguous ? "--contiguous" : "--protocol ",
-                        job->contiguous ? "" : alibi_protocol_view(job->protocol)->name);
-    for (int i = 0; i < lengths->count; i++) {
-        if (job->block && job->block < lengths->at[i])
-            return cli_fail(ALIBI_USAGE, "block %lld is less than length %lld",
-                            (long long)job->block, (long long)lengths->at[i]);
-    }
     return ALIBI_OK;
 }
 
@@ -140,18 +112,30 @@ static struct alibi_eval one_length(const struct job *job, int64_t length, int64
 static alibi_status check_request(const struct job *job, const alibi_model *model,
                                   struct alibi_int_list *lengths)
 {
-    alibi_status status = choose_lengths(job, model, lengths);
-
-    if (status == ALIBI_OK)
-        status = check_stride(job, lengths);
-    if (status == ALIBI_OK)
-        status = check_blocks(job, lengths);
-    for (int i = 0; status == ALIBI_OK && i < lengths->count; i++) {
+    TRY_RETURN(choose_lengths(job, model, lengths));
+    if (job->stride && !alibi_protocol_view(job->protocol)->strided)
+        return cli_fail(ALIBI_USAGE, "--stride has no effect without --protocol sliding or stride");
+    if ((job->block || job->contiguous) && !job->tokens)
+        return cli_fail(ALIBI_USAGE, "--%s has no effect without --tokens",
+                        job->block ? "block" : "contiguous");
+    if (job->block && (job->contiguous || job->protocol >= ALIBI_STREAM))
+        return cli_fail(ALIBI_USAGE, "--block has no effect with %s%s, which scores one block",
+                        job->contiguous ? "--contiguous" : "--protocol ",
+                        job->contiguous ? "" : alibi_protocol_view(job->protocol)->name);
+    for (int i = 0; i < lengths->count; i++) {
+        if (job->stride > lengths->at[i])
+            return cli_fail(ALIBI_USAGE, "stride %lld is more than length %lld",
+                            (long long)job->stride, (long long)lengths->at[i]);
+        if (job->block && job->block < lengths->at[i])
+            return cli_fail(ALIBI_USAGE, "block %lld is less than length %lld",
+                            (long long)job->block, (long long)lengths->at[i]);
+    }
+    for (int i = 0; i < lengths->count; i++) {
         struct alibi_eval eval = one_length(job, lengths->at[i], longest(lengths));
 
-        status = alibi_eval_check(model, &eval, cli_call());
+        TRY_RETURN(alibi_eval_check(model, &eval, cli_call()));
     }
-    return status;
+    return ALIBI_OK;
 }
 
 /* ---- the output */
@@ -398,12 +382,12 @@ static alibi_status evaluate_lengths(const struct job *job, const struct alibi_i
     call.user = &forecast;
     call.progress = watch_progress;
     call.log = pass_line;
-    for (int i = 0; status == ALIBI_OK && i < lengths->count; i++) {
+    for (int i = 0; i < lengths->count; i++) {
         struct alibi_eval eval = one_length(job, lengths->at[i], longest(lengths));
 
-        status = alibi_eval_check_text(s->corpus, cli_subject_split(s), &eval);
+        TRY_RETURN(alibi_eval_check_text(s->corpus, cli_subject_split(s), &eval));
     }
-    while (status == ALIBI_OK && done < lengths->count) {
+    while (done < lengths->count) {
         struct alibi_eval_result *result = &results[done];
         struct alibi_eval eval = one_length(job, lengths->at[done], longest(lengths));
 
@@ -435,6 +419,14 @@ static alibi_status evaluate_lengths(const struct job *job, const struct alibi_i
     return status;
 }
 
+static alibi_status prepare(struct job *job, const struct cli_line *line,
+                            struct alibi_int_list *lengths)
+{
+    TRY_RETURN(cli_subject_open_model(&job->subject, line, 0));
+    TRY_RETURN(check_request(job, job->subject.model, lengths));
+    return cli_subject_open_text(&job->subject, line, BUILTIN_GROUP);
+}
+
 static alibi_status run(const struct cli_line *line, void *user)
 {
     struct job *job = user;
@@ -442,14 +434,9 @@ static alibi_status run(const struct cli_line *line, void *user)
     alibi_status status;
 
     cli_set_skip(job->skip);
-    status = cli_subject_open_model(&job->subject, line, 0);
-    if (status == ALIBI_OK)
-        status = check_request(job, job->subject.model, &lengths);
-    if (status == ALIBI_OK)
-        status = cli_subject_open_text(&job->subject, line, BUILTIN_GROUP);
-    status = cli_agree(status);
-    if (status == ALIBI_OK)
-        status = evaluate_lengths(job, &lengths);
+    TRY(cli_agree(prepare(job, line, &lengths)));
+    TRY(evaluate_lengths(job, &lengths));
+out:
     cli_subject_close(&job->subject);
     return status;
 }

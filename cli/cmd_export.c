@@ -13,18 +13,21 @@ struct job {
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, NULL, "DIR",
-      "folder to write, which must be empty or not exist; gguf: file to write" },
-    { "format", ALIBI_OPTION_CHOICE, AT(format), 0, 0, "alibi|hf|gguf", "alibi", "NAME",
-      "for this program, a folder for Hugging Face's transformers, or a file for llama.cpp" },
-    { "weights", ALIBI_OPTION_CHOICE, AT(weights), 0, 0, "auto|fp32|bf16|fp16|q8_0", "auto", "NAME",
-      "type of the weights in the file; auto: fp32, or for other programs the present types; q8_0: "
-      "gguf" },
-    { "shard-size", ALIBI_OPTION_REAL, AT(shard), 1e-6, 1e6, NULL, "5", "GB",
-      "hf: largest size of a file of weights, in units of 1e9 bytes; larger models get several files" },
-    { "as-position", ALIBI_OPTION_TEXT, AT(position), 0, 0, NULL, NULL, "NAME",
-      "with this position in place of the model's; trained: without the result of fit" },
-    { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
+    OPT_TEXT("out", out, NULL, "DIR",
+             "folder to write, which must be empty or not exist; gguf: file to write"),
+    OPT_CHOICE(
+        "format", format, "alibi|hf|gguf", "alibi",
+        "for this program, a folder for Hugging Face's transformers, or a file for llama.cpp"),
+    OPT_CHOICE(
+        "weights", weights, "auto|fp32|bf16|fp16|q8_0", "auto",
+        "type of the weights in the file; auto: fp32, or for other programs the present types; q8_0: "
+        "gguf"),
+    OPT_REAL(
+        "shard-size", shard, 1e-6, 1e6, "5", "GB",
+        "hf: largest size of a file of weights, in units of 1e9 bytes; larger models get several files"),
+    OPT_TEXT("as-position", position, NULL, "NAME",
+             "with this position in place of the model's; trained: without the result of fit"),
+    OPT_FLAG("json", json, "print the result as JSON"),
 };
 
 static void print_result(const struct job *job, const char *from, int precision, int64_t parameters)
@@ -52,10 +55,8 @@ static alibi_status export_foreign(const struct job *job, const char *from)
                                       .position = job->position };
     struct alibi_exchanged result;
     char count[CLI_SHORT];
-    alibi_status status = alibi_export(from, &how, job->out, &result, cli_call());
 
-    if (status != ALIBI_OK)
-        return status;
+    TRY_RETURN(alibi_export(from, &how, job->out, &result, cli_call()));
     if (job->json) {
         cli_json_open(NULL, '{');
         cli_json_text("model", from);
@@ -91,13 +92,11 @@ static alibi_status run(const struct cli_line *line, void *user)
         return cli_fail(ALIBI_USAGE, "no output; give --out DIR");
     if (job->format > 0)
         return export_foreign(job, from);
-    status = alibi_device_open(&device, &cpu, cli_call());
-    if (status == ALIBI_OK)
-        status = alibi_model_open_as(&model, device, from, job->position, cli_call());
-    if (status == ALIBI_OK)
-        status = alibi_model_save(model, job->out, precision, cli_call());
-    if (status == ALIBI_OK)
-        print_result(job, from, precision, alibi_model_parameters(model));
+    TRY(alibi_device_open(&device, &cpu, cli_call()));
+    TRY(alibi_model_open_as(&model, device, from, job->position, cli_call()));
+    TRY(alibi_model_save(model, job->out, precision, cli_call()));
+    print_result(job, from, precision, alibi_model_parameters(model));
+out:
     alibi_model_free(model);
     alibi_device_free(device);
     return status;

@@ -15,16 +15,17 @@ struct job {
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "length", ALIBI_OPTION_INT, AT(fit.length), 0, CLI_LENGTH_MAX, NULL, "0", "N",
-      "tokens per scored window; 0: four times the training length" },
-    { "tokens", ALIBI_OPTION_INT, AT(fit.tokens), 0, CLI_UNBOUNDED, NULL, "128k", "N",
-      "score at most this many for each temperature, spread over the whole split; 0: all" },
-    { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, NULL, "DIR",
-      "write the model with its temperature, if one helps, into this folder, and do not change "
-      "MODEL" },
-    { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
-      "weight of keys that attention may skip, relative to the others; 0: none" },
-    { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
+    OPT_INT("length", fit.length, 0, CLI_LENGTH_MAX, "0", "N",
+            "tokens per scored window; 0: four times the training length"),
+    OPT_INT("tokens", fit.tokens, 0, CLI_UNBOUNDED, "128k", "N",
+            "score at most this many for each temperature, spread over the whole split; 0: all"),
+    OPT_TEXT(
+        "out", out, NULL, "DIR",
+        "write the model with its temperature, if one helps, into this folder, and do not change "
+        "MODEL"),
+    OPT_REAL("skip", skip, 0, 0.999, CLI_SKIP_DEFAULT, "X",
+             "weight of keys that attention may skip, relative to the others; 0: none"),
+    OPT_FLAG("json", json, "print the result as JSON"),
 };
 
 enum { BUILTIN_GROUP = 3 }; /* of the groups of cmd_fit() */
@@ -103,22 +104,16 @@ static alibi_status run(const struct cli_line *line, void *user)
     struct job *job = user;
     struct cli_subject *s = &job->subject;
     struct alibi_fit_result result;
-    alibi_status status = cli_subject_open_model(s, line, 0);
+    alibi_status status;
 
     cli_set_skip(job->skip);
-    if (status == ALIBI_OK)
-        status = alibi_model_check_writable(s->model, job->out);
-    if (status == ALIBI_OK)
-        status = cli_subject_open_text(s, line, BUILTIN_GROUP);
-    if (status == ALIBI_OK)
-        status = alibi_model_fit(s->model, s->corpus, cli_subject_split(s), &job->fit, &result,
-                                 cli_call());
-    if (status == ALIBI_OK)
-        status = store(job, &result);
-    if (status == ALIBI_OK && job->json)
-        print_json(job, &result);
-    else if (status == ALIBI_OK)
-        print_table(job, &result);
+    TRY(cli_subject_open_model(s, line, 0));
+    TRY(alibi_model_check_writable(s->model, job->out));
+    TRY(cli_subject_open_text(s, line, BUILTIN_GROUP));
+    TRY(alibi_model_fit(s->model, s->corpus, cli_subject_split(s), &job->fit, &result, cli_call()));
+    TRY(store(job, &result));
+    (job->json ? print_json : print_table)(job, &result);
+out:
     cli_subject_close(s);
     return status;
 }

@@ -16,28 +16,25 @@ struct job {
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "prompt", ALIBI_OPTION_TEXT, AT(prompt), 0, 0, NULL, "", "TEXT",
-      "text to continue; '-' reads it from standard input" },
-    { "echo", ALIBI_OPTION_FLAG, AT(echo), 0, 0, NULL, "true", NULL, "print the prompt first" },
-    { "tokens", ALIBI_OPTION_INT, AT(tokens), 1, CLI_LENGTH_MAX, NULL, "256", "N",
-      "tokens to add" },
-    { "count", ALIBI_OPTION_INT, AT(count), 1, 4096, NULL, "1", "N",
-      "continuations of the prompt, computed together, with seeds from --seed on" },
-    { "temperature", ALIBI_OPTION_REAL, AT(temperature), 0, 100, NULL, "0.8", "X",
-      "randomness of the choice; 0: always the likeliest token" },
-    { "top-k", ALIBI_OPTION_INT, AT(top_k), 0, INT32_MAX, NULL, "0", "N",
-      "choose among the N likeliest tokens; 0: all" },
-    { "top-p", ALIBI_OPTION_REAL, AT(top_p), 1e-6, 1, NULL, "1", "X",
-      "choose among the likeliest tokens whose probabilities sum to X; 1: all" },
-    { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
-      "weight of keys that attention may skip, relative to the others; 0: none" },
-    { "window-score", ALIBI_OPTION_REAL, AT(window_score), 0, 1e6, NULL, "0", "X",
-      "alibi: evict keys that no query can reach with scores up to X, which bounds memory; 0: "
-      "evict none" },
-    { "as-position", ALIBI_OPTION_TEXT, AT(position), 0, 0, NULL, NULL, "NAME",
-      "use the model with this position in place of its own: rotary:stretch=ntk:factor=4" },
-    { "seed", ALIBI_OPTION_INT, AT(seed), 0, CLI_UNBOUNDED, NULL, "1", "N",
-      "the same seed gives the same text" },
+    OPT_TEXT("prompt", prompt, "", "TEXT", "text to continue; '-' reads it from standard input"),
+    OPT_FLAG_ON("echo", echo, "print the prompt first"),
+    OPT_INT("tokens", tokens, 1, CLI_LENGTH_MAX, "256", "N", "tokens to add"),
+    OPT_INT("count", count, 1, 4096, "1", "N",
+            "continuations of the prompt, computed together, with seeds from --seed on"),
+    OPT_REAL("temperature", temperature, 0, 100, "0.8", "X",
+             "randomness of the choice; 0: always the likeliest token"),
+    OPT_INT("top-k", top_k, 0, INT32_MAX, "0", "N", "choose among the N likeliest tokens; 0: all"),
+    OPT_REAL("top-p", top_p, 1e-6, 1, "1", "X",
+             "choose among the likeliest tokens whose probabilities sum to X; 1: all"),
+    OPT_REAL("skip", skip, 0, 0.999, CLI_SKIP_DEFAULT, "X",
+             "weight of keys that attention may skip, relative to the others; 0: none"),
+    OPT_REAL(
+        "window-score", window_score, 0, 1e6, "0", "X",
+        "alibi: evict keys that no query can reach with scores up to X, which bounds memory; 0: "
+        "evict none"),
+    OPT_TEXT("as-position", position, NULL, "NAME",
+             "use the model with this position in place of its own: rotary:stretch=ntk:factor=4"),
+    OPT_INT("seed", seed, 0, CLI_UNBOUNDED, "1", "N", "the same seed gives the same text"),
 };
 
 /* The text of one continuation. A single one is printed as it comes; several are kept until all
@@ -94,35 +91,32 @@ static alibi_status generate(const struct job *job, const char *path, const char
     struct output *outputs = calloc((size_t)count, sizeof *outputs);
     alibi_device *device = NULL;
     alibi_model *model = NULL;
-    alibi_status status = ALIBI_OK;
+    alibi_status status;
 
     if (!prompts || !outputs)
-        status = cli_fail(ALIBI_MEMORY, "not enough memory for %d continuations", count);
-    for (int i = 0; status == ALIBI_OK && i < count; i++) {
+        TRY(cli_fail(ALIBI_MEMORY, "not enough memory for %d continuations", count));
+    for (int i = 0; i < count; i++) {
         prompts[i] = (struct alibi_prompt){ prompt, bytes };
         outputs[i] = (struct output){ .prompt = prompt,
                                       .prompt_bytes = job->echo ? bytes : 0,
                                       .streams = count == 1 };
     }
     cli_set_skip(job->skip);
-    if (status == ALIBI_OK)
-        status = alibi_device_open(&device, &job->compute, cli_call());
-    if (status == ALIBI_OK)
-        status = alibi_model_open_as(&model, device, path, job->position, cli_call());
-    if (status == ALIBI_OK)
-        status = alibi_generate(model, prompts, count, &how, emit, outputs, cli_call());
-    for (int i = 0; status == ALIBI_OK && i < count; i++) {
+    TRY(alibi_device_open(&device, &job->compute, cli_call()));
+    TRY(alibi_model_open_as(&model, device, path, job->position, cli_call()));
+    TRY(alibi_generate(model, prompts, count, &how, emit, outputs, cli_call()));
+    for (int i = 0; i < count; i++)
         if (outputs[i].out_of_memory)
-            status =
-                cli_fail(ALIBI_MEMORY, "not enough memory for the text of %d continuations", count);
-    }
-    for (int i = 0; status == ALIBI_OK && i < count; i++) {
+            TRY(cli_fail(ALIBI_MEMORY, "not enough memory for the text of %d continuations",
+                         count));
+    for (int i = 0; i < count; i++) {
         if (count > 1)
             printf("%s--- seed %lld\n", i > 0 ? "\n" : "", (long long)(job->seed + i));
         print_prompt(&outputs[i]); /* the text may have ended at once */
         fwrite(outputs[i].text ? outputs[i].text : "", 1, outputs[i].bytes, stdout);
         putchar('\n');
     }
+out:
     for (int i = 0; outputs && i < count; i++)
         free(outputs[i].text);
     free(outputs);
@@ -138,14 +132,15 @@ static alibi_status run(const struct cli_line *line, void *user)
     char *input = NULL;
     const char *prompt = job->prompt ? job->prompt : "";
     size_t bytes = strlen(prompt);
-    alibi_status status = cli_refuse_tokenizer(&job->text);
+    alibi_status status;
 
-    if (status == ALIBI_OK && strcmp(prompt, "-") == 0) {
-        status = cli_read_text(&input, &bytes, "-", "the prompt");
+    TRY(cli_refuse_tokenizer(&job->text));
+    if (strcmp(prompt, "-") == 0) {
+        TRY(cli_read_text(&input, &bytes, "-", "the prompt"));
         prompt = input;
     }
-    if (status == ALIBI_OK)
-        status = generate(job, line->operands[0], prompt, bytes);
+    TRY(generate(job, line->operands[0], prompt, bytes));
+out:
     free(input);
     return status;
 }

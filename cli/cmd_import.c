@@ -9,9 +9,8 @@ struct job {
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, NULL, "DIR",
-      "folder to write; it must be empty or not exist" },
-    { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
+    OPT_TEXT("out", out, NULL, "DIR", "folder to write; it must be empty or not exist"),
+    OPT_FLAG("json", json, "print the result as JSON"),
 };
 
 static alibi_status print_result(const struct job *job, const char *source,
@@ -19,10 +18,8 @@ static alibi_status print_result(const struct job *job, const char *source,
 {
     char count[CLI_SHORT];
     struct alibi_config config;
-    alibi_status status = alibi_model_read_config(&config, job->out, cli_call());
 
-    if (status != ALIBI_OK)
-        return status;
+    TRY_RETURN(alibi_model_read_config(&config, job->out, cli_call()));
     if (!job->json) {
         printf("%s: %s parameters, position %s, trained at %lld tokens, in '%s'\n", result->family,
                cli_short_count(count, (double)result->parameters), config.position,
@@ -45,12 +42,11 @@ static alibi_status run(const struct cli_line *line, void *user)
 {
     const struct job *job = user;
     struct alibi_exchanged result;
-    alibi_status status;
 
     if (!job->out)
         return cli_fail(ALIBI_USAGE, "no output; give --out DIR");
-    status = alibi_import(line->operands[0], job->out, &result, cli_call());
-    return status == ALIBI_OK ? print_result(job, line->operands[0], &result) : status;
+    TRY_RETURN(alibi_import(line->operands[0], job->out, &result, cli_call()));
+    return print_result(job, line->operands[0], &result);
 }
 
 alibi_status cmd_import(int argc, char **argv)

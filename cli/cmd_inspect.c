@@ -5,19 +5,18 @@ struct job {
     bool json;
 };
 
+#define AT(field) offsetof(struct job, field)
+
 static const struct alibi_option options[] = {
-    { "json", ALIBI_OPTION_FLAG, offsetof(struct job, json), 0, 0, NULL, NULL, NULL,
-      "print it as JSON" },
+    OPT_FLAG("json", json, "print it as JSON"),
 };
 
 static alibi_status run(const struct cli_line *line, void *user)
 {
     const struct job *job = user;
     char *text = NULL;
-    alibi_status status = alibi_inspect(&text, line->operands[0], job->json, cli_call());
 
-    if (status != ALIBI_OK)
-        return status;
+    TRY_RETURN(alibi_inspect(&text, line->operands[0], job->json, cli_call()));
     fputs(text, stdout);
     alibi_text_free(text);
     return ALIBI_OK;

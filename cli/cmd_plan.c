@@ -20,18 +20,19 @@ struct job {
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "gpu-memory", ALIBI_OPTION_REAL, AT(gpu_memory), 0, 1e6, NULL, "0", "GIB",
-      "plan for any GPU with this much free memory, in bf16; 0: plan for the device in use" },
-    { "gpus", ALIBI_OPTION_INT, AT(gpus), 1, 512, NULL, "1", "N",
-      "plan for this many GPUs, whose processes divide the passes of a step, and for the "
-      "communication between them" },
-    { "link-gbps", ALIBI_OPTION_REAL, AT(link_gbps), 1e-3, 1e6, NULL, "400", "X",
-      "gpus: Gbit/s that each can send and receive at the same time" },
-    { "pass-seconds", ALIBI_OPTION_REAL, AT(pass_seconds), 0, 1e6, NULL, "0", "X",
-      "gpus: seconds per pass on one of them, from `alibi bench train`; 0: measured with --time" },
-    { "time", ALIBI_OPTION_FLAG, AT(time), 0, 0, NULL, NULL, NULL,
-      "measure a few steps on this device, and print how long the training takes" },
-    { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the plan as JSON" },
+    OPT_REAL("gpu-memory", gpu_memory, 0, 1e6, "0", "GIB",
+             "plan for any GPU with this much free memory, in bf16; 0: plan for the device in use"),
+    OPT_INT("gpus", gpus, 1, 512, "1", "N",
+            "plan for this many GPUs, whose processes divide the passes of a step, and for the "
+            "communication between them"),
+    OPT_REAL("link-gbps", link_gbps, 1e-3, 1e6, "400", "X",
+             "gpus: Gbit/s that each can send and receive at the same time"),
+    OPT_REAL(
+        "pass-seconds", pass_seconds, 0, 1e6, "0", "X",
+        "gpus: seconds per pass on one of them, from `alibi bench train`; 0: measured with --time"),
+    OPT_FLAG("time", time,
+             "measure a few steps on this device, and print how long the training takes"),
+    OPT_FLAG("json", json, "print the plan as JSON"),
 };
 
 enum { BYTES_VOCAB = 257 }; /* of the tokenizer of bytes, the default */
@@ -44,21 +45,21 @@ static const double GIB = 1 << 30;
 static alibi_status make_plans(struct job *job, struct alibi_plan plans[LEVELS])
 {
     struct alibi_training training = job->training;
-    alibi_status status = ALIBI_OK;
 
     if (job->model.vocab == 0)
         job->model.vocab = BYTES_VOCAB;
-    for (int level = 0; level < LEVELS && status == ALIBI_OK; level++) {
+    for (int level = 0; level < LEVELS; level++) {
         training.recompute = level;
-        status =
-            job->gpu_memory > 0
-                ? alibi_plan_gpu(&job->model, &training, job->gpus, (size_t)(job->gpu_memory * GIB),
-                                 (enum alibi_autotune)job->compute.autotune, &plans[level])
-                : alibi_plan_training(job->device, &job->model, &training, job->gpus,
-                                      &plans[level]);
+        if (job->gpu_memory > 0)
+            TRY_RETURN(alibi_plan_gpu(&job->model, &training, job->gpus,
+                                      (size_t)(job->gpu_memory * GIB),
+                                      (enum alibi_autotune)job->compute.autotune, &plans[level]));
+        else
+            TRY_RETURN(
+                alibi_plan_training(job->device, &job->model, &training, job->gpus, &plans[level]));
     }
     job->model.train_length = training.train_length;
-    return status == ALIBI_OK ? alibi_config_resolve(&job->model) : status;
+    return alibi_config_resolve(&job->model);
 }
 
 /* The device that is planned for. */
@@ -92,32 +93,16 @@ static size_t size_at(const struct alibi_plan *plan, size_t offset)
     return *(const size_t *)(const void *)((const char *)plan + offset);
 }
 
-/* "-" if unknown */
-static const char *short_free(char *buffer, size_t bytes)
-{
-    if (bytes > 0)
-        return cli_short_bytes(buffer, bytes);
-    return "-";
-}
-
-static const char *short_limit(char *buffer, int64_t limit)
-{
-    if (limit < 0)
-        return "-";
-    if (limit == 0)
-        return "none";
-    snprintf(buffer, CLI_SHORT, "%lld", (long long)limit);
-    return buffer;
-}
-
 static void print_limits(const char *name, const struct alibi_plan plans[LEVELS], size_t offset)
 {
-    char limit[CLI_SHORT];
-
     printf("%-18s", name);
     for (int level = 0; level < LEVELS; level++) {
-        int64_t value = *(const int64_t *)(const void *)((const char *)&plans[level] + offset);
-        printf(" %12s", short_limit(limit, value));
+        int64_t limit = *(const int64_t *)(const void *)((const char *)&plans[level] + offset);
+
+        if (limit > 0)
+            printf(" %12lld", (long long)limit);
+        else
+            printf(" %12s", limit < 0 ? "-" : "none"); /* not known */
     }
     putchar('\n');
 }
@@ -145,8 +130,9 @@ static void print_table(const struct job *job, const char *name,
         putchar('\n');
     }
     printf("%-18s", "free");
-    for (int level = 0; level < LEVELS; level++)
-        printf(" %12s", short_free(number, plans[level].available));
+    for (int level = 0; level < LEVELS; level++) /* 0: not known */
+        printf(" %12s",
+               plans[level].available > 0 ? cli_short_bytes(number, plans[level].available) : "-");
     putchar('\n');
     print_limits("largest batch", plans, offsetof(struct alibi_plan, largest_batch));
     print_limits("longest input", plans, offsetof(struct alibi_plan, longest_input));
@@ -221,15 +207,6 @@ static void print_json(const struct job *job, const char *name,
 
 /* ---- several GPUs */
 
-static alibi_status plan_cluster(const struct job *job, const struct alibi_plan *plan,
-                                 struct alibi_cluster_plan *cluster)
-{
-    double measured = job->step_seconds / (double)job->training.accumulate;
-
-    return alibi_plan_cluster(plan, &job->training, job->gpus, job->link_gbps,
-                              job->pass_seconds > 0 ? job->pass_seconds : measured, cluster);
-}
-
 static void print_cluster(const struct job *job, const struct alibi_cluster_plan *c)
 {
     char bytes[CLI_SHORT], speed[CLI_SHORT], time[CLI_SHORT];
@@ -257,24 +234,13 @@ static alibi_status measure_time(struct job *job)
 {
     const struct alibi_training *t = &job->training;
     struct alibi_bench_step step;
-    alibi_status status;
 
     if (!job->device)
         return cli_fail(ALIBI_USAGE, "--time needs the device itself; omit --gpu-memory");
-    status = alibi_bench_train(job->device, &job->model, t->batch, t->train_length, 3, t->recompute,
-                               t->skip, &step, cli_call());
-    if (status == ALIBI_OK)
-        job->step_seconds = step.step_seconds * (double)t->accumulate;
-    return status;
-}
-
-static void print_time(const struct job *job)
-{
-    char time[CLI_SHORT];
-
-    printf("\n%.3g s per step, %s for %lld steps\n", job->step_seconds,
-           cli_short_time(time, job->step_seconds * (double)job->training.steps),
-           (long long)job->training.steps);
+    TRY_RETURN(alibi_bench_train(job->device, &job->model, t->batch, t->train_length, 3,
+                                 t->recompute, t->skip, &step, cli_call()));
+    job->step_seconds = step.step_seconds * (double)t->accumulate;
+    return ALIBI_OK;
 }
 
 /* The error names the cheapest change that fits: the lowest level of recomputation, else a smaller
@@ -305,30 +271,32 @@ static alibi_status run(const struct cli_line *line, void *user)
     struct job *job = user;
     struct alibi_plan plans[LEVELS];
     struct alibi_cluster_plan cluster;
-    char name[32];
-    alibi_status status = ALIBI_OK;
+    const struct alibi_training *t = &job->training;
+    char name[32], time[CLI_SHORT];
+    alibi_status status;
 
     if (job->gpu_memory == 0)
-        status = alibi_device_open(&job->device, &job->compute, cli_call());
-    if (status == ALIBI_OK)
-        status = make_plans(job, plans);
-    if (status == ALIBI_OK && job->time && plans[job->training.recompute].fits)
-        status = measure_time(job);
-    if (status == ALIBI_OK)
-        status = plan_cluster(job, &plans[job->training.recompute], &cluster);
+        TRY(alibi_device_open(&job->device, &job->compute, cli_call()));
+    TRY(make_plans(job, plans));
+    if (job->time && plans[t->recompute].fits)
+        TRY(measure_time(job));
+    TRY(alibi_plan_cluster(&plans[t->recompute], t, job->gpus, job->link_gbps,
+                           job->pass_seconds > 0 ? job->pass_seconds
+                                                 : job->step_seconds / (double)t->accumulate,
+                           &cluster));
     cli_terminal_clear();
-    if (status == ALIBI_OK) {
-        cli_name_recipe(line->recipe, name, sizeof name);
-        if (job->json)
-            print_json(job, name, plans, &cluster);
-        else
-            print_table(job, name, plans);
-        if (!job->json && job->gpus > 1)
-            print_cluster(job, &cluster);
-        else if (!job->json && job->step_seconds > 0)
-            print_time(job);
-        status = say_whether_it_fits(job, plans);
-    }
+    cli_name_recipe(line->recipe, name, sizeof name);
+    if (job->json)
+        print_json(job, name, plans, &cluster);
+    else
+        print_table(job, name, plans);
+    if (!job->json && job->gpus > 1)
+        print_cluster(job, &cluster);
+    else if (!job->json && job->step_seconds > 0)
+        printf("\n%.3g s per step, %s for %lld steps\n", job->step_seconds,
+               cli_short_time(time, job->step_seconds * (double)t->steps), (long long)t->steps);
+    TRY(say_whether_it_fits(job, plans));
+out:
     alibi_device_free(job->device);
     return status;
 }

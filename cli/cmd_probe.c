@@ -31,16 +31,16 @@ enum {
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
-      "weight of keys that attention may skip, relative to the others; 0: none" },
-    { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
+    OPT_REAL("skip", skip, 0, 0.999, CLI_SKIP_DEFAULT, "X",
+             "weight of keys that attention may skip, relative to the others; 0: none"),
+    OPT_FLAG("json", json, "print the results as JSON"),
 };
 
 static const struct alibi_option attention_options[] = {
-    { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, CLI_LENGTH_MAX, NULL, NULL, "LIST",
-      "lengths of the windows; default: L and 4L, for tasks L to 16L" },
-    { "windows", ALIBI_OPTION_INT, AT(windows), 1, 65536, NULL, "8", "N",
-      "largest number of windows, spread over the text" },
+    OPT_INTS("lengths", lengths, 1, CLI_LENGTH_MAX, NULL,
+             "lengths of the windows; default: L and 4L, for tasks L to 16L"),
+    OPT_INT("windows", windows, 1, 65536, "8", "N",
+            "largest number of windows, spread over the text"),
 };
 
 /* ---- probe targets */
@@ -255,16 +255,11 @@ static alibi_status probe_targets(const struct job *job)
 {
     static struct alibi_targets_result result;
     const struct cli_subject *s = &job->subject;
-    alibi_status status = alibi_probe_targets(s->model, s->corpus, cli_subject_split(s),
-                                              &job->targets, &result, cli_call());
 
-    if (status != ALIBI_OK)
-        return status;
+    TRY_RETURN(alibi_probe_targets(s->model, s->corpus, cli_subject_split(s), &job->targets,
+                                   &result, cli_call()));
     cli_terminal_clear();
-    if (job->json)
-        json_targets(job, &result);
-    else
-        print_targets(job, &result);
+    (job->json ? json_targets : print_targets)(job, &result);
     return ALIBI_OK;
 }
 
@@ -381,7 +376,7 @@ static alibi_status probe_attention(const struct job *job)
     alibi_status status = ALIBI_OK;
     int done = 0;
 
-    while (status == ALIBI_OK && done < lengths.count) {
+    while (done < lengths.count) {
         const struct alibi_attention how = { lengths.at[done], job->targets.length, job->windows };
 
         status = alibi_probe_attention(&results[done], s->model, s->corpus, cli_subject_split(s),
@@ -569,11 +564,9 @@ static alibi_status probe_tasks(const struct job *job)
 {
     struct alibi_tasks_result *result = NULL;
     const struct cli_subject *s = &job->subject;
-    alibi_status status = alibi_probe_tasks(&result, s->model, s->corpus, cli_subject_split(s),
-                                            &job->tasks, cli_call());
 
-    if (status != ALIBI_OK)
-        return status;
+    TRY_RETURN(alibi_probe_tasks(&result, s->model, s->corpus, cli_subject_split(s), &job->tasks,
+                                 cli_call()));
     cli_terminal_clear();
     (job->json ? json_tasks : print_tasks)(job, result);
     alibi_tasks_free(result);
@@ -610,13 +603,18 @@ static alibi_status refuse_unused(const struct cli_line *line, int which)
     return ALIBI_OK;
 }
 
-static alibi_status check(struct job *job, int which)
+/* Everything that is wrong whatever the text, before it is read. */
+static alibi_status prepare(struct job *job, const struct cli_line *line, int which)
 {
+    TRY_RETURN(refuse_unused(line, which));
+    TRY_RETURN(cli_subject_open_model(&job->subject, line, 1));
     job->tasks.length = job->targets.length;
     job->tasks.lengths = job->lengths;
     if (which == TARGETS)
-        return alibi_targets_check(job->subject.model, &job->targets);
-    return which == TASKS ? alibi_tasks_check(job->subject.model, &job->tasks) : ALIBI_OK;
+        TRY_RETURN(alibi_targets_check(job->subject.model, &job->targets));
+    else if (which == TASKS)
+        TRY_RETURN(alibi_tasks_check(job->subject.model, &job->tasks));
+    return cli_subject_open_text(&job->subject, line, BUILTIN_GROUP);
 }
 
 static alibi_status run(const struct cli_line *line, void *user)
@@ -632,17 +630,10 @@ static alibi_status run(const struct cli_line *line, void *user)
                                   "no probe '%s'; there are 'targets', 'attention' and 'tasks'",
                                   line->operands[0]));
     job->subject.any_text = which == TASKS; /* it is only what things are hidden in */
-    status = refuse_unused(line, which);
     cli_set_skip(job->skip);
-    if (status == ALIBI_OK)
-        status = cli_subject_open_model(&job->subject, line, 1);
-    if (status == ALIBI_OK)
-        status = check(job, which);
-    if (status == ALIBI_OK)
-        status = cli_subject_open_text(&job->subject, line, BUILTIN_GROUP);
-    status = cli_agree(status);
-    if (status == ALIBI_OK)
-        status = probes[which].run(job);
+    TRY(cli_agree(prepare(job, line, which)));
+    TRY(probes[which].run(job));
+out:
     cli_subject_close(&job->subject);
     return status;
 }

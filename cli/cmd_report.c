@@ -13,19 +13,12 @@ struct job {
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, NULL, "FILE",
-      "where to write the page of several runs; default: report.html in the current folder" },
-    { "watch", ALIBI_OPTION_FLAG, AT(watch), 0, 0, NULL, NULL, NULL,
-      "write the page again until the run is finished or Ctrl-C" },
-    { "every", ALIBI_OPTION_INT, AT(every), 1, 86400, NULL, "5", "N",
-      "with --watch: seconds between two pages; an open page reloads itself as often" },
+    OPT_TEXT("out", out, NULL, "FILE",
+             "where to write the page of several runs; default: report.html in the current folder"),
+    OPT_FLAG("watch", watch, "write the page again until the run is finished or Ctrl-C"),
+    OPT_INT("every", every, 1, 86400, "5", "N",
+            "with --watch: seconds between two pages; an open page reloads itself as often"),
 };
-
-/* A signal ends the pause early. */
-static void pause_for(int64_t seconds)
-{
-    nanosleep(&(struct timespec){ .tv_sec = (time_t)seconds }, NULL);
-}
 
 static alibi_status write_page(const struct cli_line *line, const struct job *job, int64_t refresh,
                                bool *finished)
@@ -41,12 +34,9 @@ static alibi_status run(const struct cli_line *line, void *user)
     const struct job *job = user;
     const struct alibi_stop *stop = cli_call()->stop;
     bool single = line->operand_count == 1 && !job->out, finished = false;
-    alibi_status status;
 
     cli_catch_signals();
-    status = write_page(line, job, job->watch ? job->every : 0, &finished);
-    if (status != ALIBI_OK)
-        return status;
+    TRY_RETURN(write_page(line, job, job->watch ? job->every : 0, &finished));
     printf("report: %s%s%s\n",
            single     ? line->operands[0]
            : job->out ? job->out
@@ -59,15 +49,13 @@ static alibi_status run(const struct cli_line *line, void *user)
         cli_note("watching '%s': open the page in a browser; Ctrl-C ends", line->operands[0]);
     else
         cli_note("watching %d runs: open the page in a browser; Ctrl-C ends", line->operand_count);
-    while (status == ALIBI_OK && !finished && !alibi_stop_requested(stop)) {
-        pause_for(job->every);
+    while (!finished && !alibi_stop_requested(stop)) {
+        nanosleep(&(struct timespec){ .tv_sec = (time_t)job->every }, NULL); /* a signal ends it */
         if (!alibi_stop_requested(stop))
-            status = write_page(line, job, job->every, &finished);
+            TRY_RETURN(write_page(line, job, job->every, &finished));
     }
     /* The page that stays must not load itself for ever. */
-    if (status == ALIBI_OK && !finished)
-        status = write_page(line, job, 0, &finished);
-    return status;
+    return finished ? ALIBI_OK : write_page(line, job, 0, &finished);
 }
 
 alibi_status cmd_report(int argc, char **argv)

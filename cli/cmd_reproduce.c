@@ -19,22 +19,20 @@ struct job {
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, NULL, "DIR",
-      "folder for the models, the results and the report; default: runs/NAME" },
-    { "valid", ALIBI_OPTION_TEXT, AT(valid), 0, 0, NULL, NULL, "PATH",
-      "file or folder to test on; default: a twentieth of the text" },
-    { "tier", ALIBI_OPTION_TEXT, AT(tier), 0, 0, NULL, NULL, "NAME",
-      "variant of the experiment; full: as written; default: cpu on the CPU, if there is one" },
-    { "only", ALIBI_OPTION_NAMES, AT(only), 0, 0, NULL, NULL, "LIST",
-      "only these models, groups of models, or speed evaluations" },
-    { "discard-checkpoints", ALIBI_OPTION_FLAG, AT(how.discard_checkpoints), 0, 0, NULL, NULL, NULL,
-      "delete the checkpoints of each model once all its tests are done" },
-    { "plan", ALIBI_OPTION_FLAG, AT(plan), 0, 0, NULL, NULL, NULL,
-      "print the remaining cost, and do nothing" },
-    { "time", ALIBI_OPTION_FLAG, AT(time), 0, 0, NULL, NULL, NULL,
-      "with --plan: measure a few steps of each model, and print the time too" },
-    { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL,
-      "print the results, or the plan, as JSON" },
+    OPT_TEXT("out", out, NULL, "DIR",
+             "folder for the models, the results and the report; default: runs/NAME"),
+    OPT_TEXT("valid", valid, NULL, "PATH",
+             "file or folder to test on; default: a twentieth of the text"),
+    OPT_TEXT(
+        "tier", tier, NULL, "NAME",
+        "variant of the experiment; full: as written; default: cpu on the CPU, if there is one"),
+    OPT_NAMES("only", only, NULL, "only these models, groups of models, or speed evaluations"),
+    OPT_FLAG("discard-checkpoints", how.discard_checkpoints,
+             "delete the checkpoints of each model once all its tests are done"),
+    OPT_FLAG("plan", plan, "print the remaining cost, and do nothing"),
+    OPT_FLAG("time", time,
+             "with --plan: measure a few steps of each model, and print the time too"),
+    OPT_FLAG("json", json, "print the results, or the plan, as JSON"),
 };
 
 /* ---- the list */
@@ -175,12 +173,10 @@ static alibi_status print_plan(alibi_experiment *e, alibi_device *device, const 
     struct alibi_experiment_plan plan;
     char parameters[CLI_SHORT], tokens[CLI_SHORT], memory[CLI_SHORT], time[CLI_SHORT] = "";
     char disk[CLI_SHORT], discarded[CLI_SHORT];
-    alibi_status status = alibi_experiment_make_plan(e, device, dir, timed, &plan, cli_call());
     struct alibi_device_info info;
     bool fits = true, all_timed = true;
 
-    if (status != ALIBI_OK)
-        return status;
+    TRY_RETURN(alibi_experiment_make_plan(e, device, dir, timed, &plan, cli_call()));
     alibi_device_get_info(device, &info);
     cli_terminal_clear();
     if (json) {
@@ -234,7 +230,6 @@ static alibi_status choose_tier(const struct job *job, const char *path, const c
 {
     alibi_experiment *e = NULL;
     struct alibi_experiment_info info;
-    alibi_status status;
     bool held = false;
 
     tier[0] = '\0';
@@ -243,17 +238,16 @@ static alibi_status choose_tier(const struct job *job, const char *path, const c
             snprintf(tier, ALIBI_NAME_MAX, "%s", job->tier);
         return ALIBI_OK;
     }
-    status = alibi_experiment_folder_tier(dir, tier, &held);
-    if (status == ALIBI_OK && !held && !gpu)
-        status = alibi_experiment_open(&e, path, NULL);
-    if (e) {
-        alibi_experiment_get_info(e, &info);
-        for (int i = 0; i < info.tiers.count; i++)
-            if (strcmp(info.tiers.at[i], "cpu") == 0)
-                snprintf(tier, ALIBI_NAME_MAX, "cpu");
-    }
+    TRY_RETURN(alibi_experiment_folder_tier(dir, tier, &held));
+    if (held || gpu)
+        return ALIBI_OK;
+    TRY_RETURN(alibi_experiment_open(&e, path, NULL));
+    alibi_experiment_get_info(e, &info);
+    for (int i = 0; i < info.tiers.count; i++)
+        if (strcmp(info.tiers.at[i], "cpu") == 0)
+            snprintf(tier, ALIBI_NAME_MAX, "cpu");
     alibi_experiment_free(e);
-    return status;
+    return ALIBI_OK;
 }
 
 /* "name=PATH" and "name.valid=PATH" are of the text of that name; other operands are files of the
@@ -261,10 +255,9 @@ static alibi_status choose_tier(const struct job *job, const char *path, const c
 static alibi_status set_texts(alibi_experiment *e, const struct cli_line *line, const char *valid)
 {
     const char *files[CLI_FILES_MAX];
-    alibi_status status = ALIBI_OK;
     int count = 0;
 
-    for (int i = 1; i < line->operand_count && status == ALIBI_OK; i++) {
+    for (int i = 1; i < line->operand_count; i++) {
         const char *operand = line->operands[i], *equals = strchr(operand, '='), *name = NULL;
         size_t length = 0;
 
@@ -284,13 +277,11 @@ static alibi_status set_texts(alibi_experiment *e, const struct cli_line *line, 
         if (length == 0)
             files[count++] = operand;
         else if (operand[length] == '=')
-            status = alibi_experiment_set_text(e, name, &(const char *){ equals + 1 }, 1, NULL);
+            TRY_RETURN(alibi_experiment_set_text(e, name, &(const char *){ equals + 1 }, 1, NULL));
         else
-            status = alibi_experiment_set_text(e, name, NULL, 0, equals + 1);
+            TRY_RETURN(alibi_experiment_set_text(e, name, NULL, 0, equals + 1));
     }
-    if (status == ALIBI_OK && (count > 0 || valid))
-        status = alibi_experiment_set_text(e, NULL, files, count, valid);
-    return status;
+    return count > 0 || valid ? alibi_experiment_set_text(e, NULL, files, count, valid) : ALIBI_OK;
 }
 
 /* A part of the plan, or a note before the work. */
@@ -318,12 +309,33 @@ static void announce(const alibi_experiment *e, const struct cli_line *line, boo
     }
 }
 
+/* The experiment with its tier, its texts and what --only selects, the device, and its folder. */
+static alibi_status prepare(alibi_experiment **e, alibi_device **device, char dir[CLI_PATH_BYTES],
+                            const struct job *job, const struct cli_line *line)
+{
+    char path[CLI_PATH_BYTES], tier[ALIBI_NAME_MAX], name[ALIBI_NAME_MAX];
+    const char *only[ALIBI_LIST_MAX];
+    struct alibi_device_info info;
+
+    if (job->time && !job->plan)
+        return cli_fail(ALIBI_USAGE, "--time needs --plan");
+    TRY_RETURN(cli_find_installed("experiments", "experiment", line->operands[0], path));
+    cli_name_recipe(path, name, sizeof name);
+    snprintf(dir, CLI_PATH_BYTES, "%s%s", job->out ? "" : "runs/", job->out ? job->out : name);
+    TRY_RETURN(cli_open_device(device, line, &job->compute));
+    alibi_device_get_info(*device, &info);
+    TRY_RETURN(choose_tier(job, path, dir, info.gpu, tier));
+    TRY_RETURN(alibi_experiment_open(e, path, tier));
+    TRY_RETURN(set_texts(*e, line, job->valid));
+    for (int i = 0; i < job->only.count; i++)
+        only[i] = job->only.at[i];
+    return job->only.count > 0 ? alibi_experiment_select(*e, only, job->only.count) : ALIBI_OK;
+}
+
 static alibi_status run(const struct cli_line *line, void *user)
 {
     struct job *job = user;
-    char path[CLI_PATH_BYTES] = "", dir[CLI_PATH_BYTES], tier[ALIBI_NAME_MAX], name[ALIBI_NAME_MAX];
-    const char *only[ALIBI_LIST_MAX];
-    struct alibi_device_info info;
+    char dir[CLI_PATH_BYTES];
     alibi_experiment *e = NULL;
     alibi_device *device = NULL;
     char *report = NULL;
@@ -332,37 +344,19 @@ static alibi_status run(const struct cli_line *line, void *user)
     if (line->operand_count == 0)
         return cli_agree(list_experiments());
     cli_catch_signals();
-    status = job->time && !job->plan ? cli_fail(ALIBI_USAGE, "--time needs --plan") : ALIBI_OK;
-    if (status == ALIBI_OK)
-        status = cli_find_installed("experiments", "experiment", line->operands[0], path);
-    cli_name_recipe(path, name, sizeof name);
-    snprintf(dir, sizeof dir, "%s%s", job->out ? "" : "runs/", job->out ? job->out : name);
-    if (status == ALIBI_OK)
-        status = cli_open_device(&device, line, &job->compute);
-    if (status == ALIBI_OK) {
-        alibi_device_get_info(device, &info);
-        status = choose_tier(job, path, dir, info.gpu, tier);
+    TRY(cli_agree(prepare(&e, &device, dir, job, line)));
+    announce(e, line, job->plan && !job->json);
+    if (job->plan) {
+        TRY(cli_agree(print_plan(e, device, dir, job->time, job->json)));
+        goto out;
     }
-    if (status == ALIBI_OK)
-        status = alibi_experiment_open(&e, path, tier);
-    if (status == ALIBI_OK)
-        status = set_texts(e, line, job->valid);
-    for (int i = 0; i < job->only.count; i++)
-        only[i] = job->only.at[i];
-    if (status == ALIBI_OK && job->only.count > 0)
-        status = alibi_experiment_select(e, only, job->only.count);
-    status = cli_agree(status);
-    if (status == ALIBI_OK)
-        announce(e, line, job->plan && !job->json);
-    if (status == ALIBI_OK && job->plan)
-        status = cli_agree(print_plan(e, device, dir, job->time, job->json));
-    else if (status == ALIBI_OK)
-        status = alibi_experiment_run(e, device, &job->how, dir, cli_call());
-    if (status == ALIBI_OK && !job->plan && job->json)
-        status = alibi_experiment_json(&report, e);
-    else if (status == ALIBI_OK && !job->plan)
-        status = alibi_experiment_text(&report, e, cli_columns(), cli_colour());
+    TRY(alibi_experiment_run(e, device, &job->how, dir, cli_call()));
+    if (job->json)
+        TRY(alibi_experiment_json(&report, e));
+    else
+        TRY(alibi_experiment_text(&report, e, cli_columns(), cli_colour()));
     cli_print_report(report, job->json ? NULL : dir);
+out:
     alibi_experiment_free(e);
     alibi_device_free(device);
     return status;

@@ -18,15 +18,14 @@ struct job {
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "text", ALIBI_OPTION_TEXT, AT(text), 0, 0, NULL, NULL, "TEXT",
-      "text to score, instead of a FILE" },
-    { "prompt", ALIBI_OPTION_TEXT, AT(prompt), 0, 0, NULL, "", "TEXT",
-      "text before it, which is read but not scored; without it the text starts a document" },
-    { "top", ALIBI_OPTION_INT, AT(top), 0, 100, NULL, "0", "N",
-      "show this many likeliest tokens at the position of each" },
-    { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
-      "weight of keys that attention may skip, relative to the others; 0: none" },
-    { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
+    OPT_TEXT("text", text, NULL, "TEXT", "text to score, instead of a FILE"),
+    OPT_TEXT("prompt", prompt, "", "TEXT",
+             "text before it, which is read but not scored; without it the text starts a document"),
+    OPT_INT("top", top, 0, 100, "0", "N",
+            "show this many likeliest tokens at the position of each"),
+    OPT_REAL("skip", skip, 0, 0.999, CLI_SKIP_DEFAULT, "X",
+             "weight of keys that attention may skip, relative to the others; 0: none"),
+    OPT_FLAG("json", json, "print the result as JSON"),
 };
 
 /* An id, its text as a JSON string and its log-probability, as a row or as members. */
@@ -34,10 +33,8 @@ static alibi_status print_token(const alibi_tokenizer *t, int32_t id, double log
 {
     char *text = NULL;
     size_t bytes;
-    alibi_status status = alibi_tokenizer_decode_more(t, &id, 1, &text, &bytes);
 
-    if (status != ALIBI_OK)
-        return status;
+    TRY_RETURN(alibi_tokenizer_decode_more(t, &id, 1, &text, &bytes));
     if (json) {
         cli_json_int("id", id);
         cli_json_text("token", text);
@@ -55,24 +52,22 @@ static alibi_status print_token(const alibi_tokenizer *t, int32_t id, double log
 
 static alibi_status print_tokens(const struct alibi_scores *s, const alibi_tokenizer *t, bool json)
 {
-    alibi_status status = ALIBI_OK;
-
-    for (int64_t i = 0; status == ALIBI_OK && i < s->count && !ferror(stdout); i++) {
+    for (int64_t i = 0; i < s->count && !ferror(stdout); i++) {
         const struct alibi_choice *choices = s->choices ? s->choices + i * s->alternatives : NULL;
 
         if (json)
             cli_json_open(NULL, '{');
-        status = print_token(t, s->ids[i], s->logprobs[i], json);
+        TRY_RETURN(print_token(t, s->ids[i], s->logprobs[i], json));
         if (json && choices)
             cli_json_open("likeliest", '[');
-        for (int k = 0; status == ALIBI_OK && choices && k < s->alternatives; k++) {
+        for (int k = 0; choices && k < s->alternatives; k++) {
             if (choices[k].id < 0)
                 continue;
             if (json)
                 cli_json_open(NULL, '{');
             else
                 printf("  ");
-            status = print_token(t, choices[k].id, choices[k].logprob, json);
+            TRY_RETURN(print_token(t, choices[k].id, choices[k].logprob, json));
             if (json)
                 cli_json_close('}');
         }
@@ -83,7 +78,7 @@ static alibi_status print_tokens(const struct alibi_scores *s, const alibi_token
         else
             putchar('\n');
     }
-    return status;
+    return ALIBI_OK;
 }
 
 static alibi_status print_scores(const struct alibi_scores *s, const alibi_model *model,
@@ -93,17 +88,16 @@ static alibi_status print_scores(const struct alibi_scores *s, const alibi_model
     double nll = s->scored > 0 ? -s->logprob / (double)s->scored : (double)NAN;
     struct alibi_device_info device;
     char ppl[CLI_SHORT];
-    alibi_status status;
 
     if (!json) {
         printf("%9s %7s %s%s\n", "logprob", "id", "token", s->choices ? "  likeliest" : "");
-        status = print_tokens(s, t, false);
+        TRY_RETURN(print_tokens(s, t, false));
         if (s->scored > 0)
             printf("%lld tokens, logprob %.4f, nll %.4f, token ppl %s\n", (long long)s->scored,
                    s->logprob, nll, cli_short_ppl(ppl, exp(nll)));
         else
             printf("0 tokens scored\n");
-        return status;
+        return ALIBI_OK;
     }
     alibi_device_get_info(used, &device);
     cli_json_open(NULL, '{');
@@ -114,10 +108,10 @@ static alibi_status print_scores(const struct alibi_scores *s, const alibi_model
     cli_json_real("nll", nll);
     cli_json_real("ppl", exp(nll));
     cli_json_open("tokens", '[');
-    status = print_tokens(s, t, true);
+    TRY_RETURN(print_tokens(s, t, true));
     cli_json_close(']');
     cli_json_close('}');
-    return status;
+    return ALIBI_OK;
 }
 
 static alibi_status run(const struct cli_line *line, void *user)
@@ -129,32 +123,29 @@ static alibi_status run(const struct cli_line *line, void *user)
     alibi_device *device = NULL;
     alibi_model *model = NULL;
     struct alibi_scores *scores = NULL;
-    alibi_status status = cli_refuse_tokenizer(&job->tokenizer);
+    alibi_status status;
 
-    if (job->text && line->operand_count > 1)
-        return cli_fail(ALIBI_USAGE, "give the text with --text or as a FILE, not both");
-    if (status == ALIBI_OK && !text) {
+    TRY(cli_refuse_tokenizer(&job->tokenizer));
+    if (text && line->operand_count > 1)
+        TRY(cli_fail(ALIBI_USAGE, "give the text with --text or as a FILE, not both"));
+    if (!text) {
         const char *path = line->operand_count > 1 ? line->operands[1] : "-";
 
         if (strchr(path, ' ') && access(path, F_OK) != 0)
-            return cli_fail(
-                ALIBI_BAD_INPUT,
-                "there is no file '%s'; if this is the text to score, give it with --text", path);
-        status = cli_read_text(&input, &bytes, path, "the text");
-        if (status == ALIBI_OK)
-            status = alibi_text_check(input, bytes, strcmp(path, "-") ? path : "standard input");
+            TRY(cli_fail(ALIBI_BAD_INPUT,
+                         "there is no file '%s'; if this is the text to score, give it with --text",
+                         path));
+        TRY(cli_read_text(&input, &bytes, path, "the text"));
+        TRY(alibi_text_check(input, bytes, strcmp(path, "-") ? path : "standard input"));
         text = input;
     }
     cli_set_skip(job->skip);
-    if (status == ALIBI_OK)
-        status = alibi_device_open(&device, &job->compute, cli_call());
-    if (status == ALIBI_OK)
-        status = alibi_model_open(&model, device, line->operands[0], cli_call());
-    if (status == ALIBI_OK)
-        status = alibi_score(&scores, model, prompt, strlen(prompt), text, bytes, (int)job->top,
-                             cli_call());
-    if (status == ALIBI_OK)
-        status = print_scores(scores, model, device, line->operands[0], job->json);
+    TRY(alibi_device_open(&device, &job->compute, cli_call()));
+    TRY(alibi_model_open(&model, device, line->operands[0], cli_call()));
+    TRY(alibi_score(&scores, model, prompt, strlen(prompt), text, bytes, (int)job->top,
+                    cli_call()));
+    TRY(print_scores(scores, model, device, line->operands[0], job->json));
+out:
     alibi_scores_free(scores);
     alibi_model_free(model);
     alibi_device_free(device);

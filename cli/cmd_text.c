@@ -12,15 +12,15 @@ struct job {
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, NULL, "FILE",
-      "file to write, which must not exist; -: standard output" },
-    { "split", ALIBI_OPTION_CHOICE, AT(split), 0, 0, "train|valid|test|all", "all", "NAME",
-      "part of the text" },
+    OPT_TEXT("out", out, NULL, "FILE", "file to write, which must not exist; -: standard output"),
+    OPT_CHOICE("split", split, "train|valid|test|all", "all", "part of the text"),
 };
 
 static alibi_status run(const struct cli_line *line, void *user)
 {
     const struct job *job = user;
+    enum alibi_split split = (enum alibi_split)job->split;
+    bool standard = job->out && strcmp(job->out, "-") == 0;
     struct alibi_corpus_info info;
     alibi_corpus *corpus = NULL;
     alibi_status status;
@@ -28,18 +28,16 @@ static alibi_status run(const struct cli_line *line, void *user)
     (void)line;
     if (!job->out)
         return cli_fail(ALIBI_USAGE, "no output; give --out FILE");
-    status = strcmp(job->out, "-") == 0 ? ALIBI_OK : cli_check_new_file(job->out, "text.txt");
-    if (status == ALIBI_OK)
-        status = cli_open_corpus(&corpus, NULL, 0, &job->text, NULL);
-    if (status == ALIBI_OK)
-        status = alibi_corpus_write(corpus, (enum alibi_split)job->split, job->out);
-    if (status == ALIBI_OK) {
-        alibi_corpus_get_info(corpus, (enum alibi_split)job->split, &info);
-        if (strcmp(job->out, "-") != 0)
-            printf("%lld document%s, %lld words, %lld bytes in '%s'\n", (long long)info.documents,
-                   info.documents == 1 ? "" : "s", (long long)info.words, (long long)info.bytes,
-                   job->out);
-    }
+    if (!standard)
+        TRY(cli_check_new_file(job->out, "text.txt"));
+    TRY(cli_open_corpus(&corpus, NULL, 0, &job->text, NULL));
+    TRY(alibi_corpus_write(corpus, split, job->out));
+    alibi_corpus_get_info(corpus, split, &info);
+    if (!standard)
+        printf("%lld document%s, %lld words, %lld bytes in '%s'\n", (long long)info.documents,
+               info.documents == 1 ? "" : "s", (long long)info.words, (long long)info.bytes,
+               job->out);
+out:
     alibi_corpus_free(corpus);
     return status;
 }

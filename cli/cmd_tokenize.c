@@ -18,25 +18,23 @@ struct job {
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, NULL, "PATH",
-      "folder of the shards; with --train the file to write" },
-    { "tokenizer", ALIBI_OPTION_TEXT, AT(tokenizer), 0, 0, NULL, NULL, "PATH",
-      "tokenizer.json, or a folder with one or with vocab.json and merges.txt; default: bytes" },
-    { "end", ALIBI_OPTION_TEXT, AT(end), 0, 0, NULL, NULL, "TOKEN",
-      "token that ends a document; default: the usual one, if the tokenizer has one" },
-    { "train", ALIBI_OPTION_FLAG, AT(train), 0, 0, NULL, NULL, NULL,
-      "learn a vocabulary and write it as a tokenizer.json" },
-    { "print-ids", ALIBI_OPTION_FLAG, AT(print_ids), 0, 0, NULL, NULL, NULL,
-      "print the ids instead, a document per line" },
-    { "decode", ALIBI_OPTION_FLAG, AT(decode), 0, 0, NULL, NULL, NULL,
-      "print the text of lines of ids, from plain files or standard input" },
-    { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
+    OPT_TEXT("out", out, NULL, "PATH", "folder of the shards; with --train the file to write"),
+    OPT_TEXT(
+        "tokenizer", tokenizer, NULL, "PATH",
+        "tokenizer.json, or a folder with one or with vocab.json and merges.txt; default: bytes"),
+    OPT_TEXT("end", end, NULL, "TOKEN",
+             "token that ends a document; default: the usual one, if the tokenizer has one"),
+    OPT_FLAG("train", train, "learn a vocabulary and write it as a tokenizer.json"),
+    OPT_FLAG("print-ids", print_ids, "print the ids instead, a document per line"),
+    OPT_FLAG("decode", decode,
+             "print the text of lines of ids, from plain files or standard input"),
+    OPT_FLAG("json", json, "print the result as JSON"),
 };
 
 /* A shard costs a few syncs: tiny ones would take hours, and more of them than can be mapped. */
 static const struct alibi_option shard_options[] = {
-    { "shard-tokens", ALIBI_OPTION_INT, AT(shard_tokens), 10000, INT32_MAX, NULL, "100000000", "N",
-      "tokens per shard, at least 10000; the last one gets the rest" },
+    OPT_INT("shard-tokens", shard_tokens, 10000, INT32_MAX, "100000000", "N",
+            "tokens per shard, at least 10000; the last one gets the rest"),
 };
 
 enum { TASK, SHARDS, VOCABULARY, READING, GROUPS };
@@ -79,22 +77,17 @@ struct input {
     int count;
 };
 
-/* If --tokenizer was forgotten, the file would become tokens without notice. */
-static void note_tokenizers(const struct input *in)
-{
-    for (int i = 0; i < in->count; i++) {
-        const char *slash = strrchr(in->paths[i], '/');
-        if (strcmp(slash ? slash + 1 : in->paths[i], "tokenizer.json") == 0)
-            cli_note("'%s' is read as text; a tokenizer is given with --tokenizer", in->paths[i]);
-    }
-}
-
 static alibi_status choose_input(const struct cli_line *line, struct input *in)
 {
     static const char *const standard_input[] = { "-" };
 
     *in = (struct input){ line->operands, line->operand_count };
-    note_tokenizers(in);
+    for (int i = 0; i < in->count; i++) { /* if --tokenizer was forgotten, the file is text */
+        const char *slash = strrchr(in->paths[i], '/');
+
+        if (strcmp(slash ? slash + 1 : in->paths[i], "tokenizer.json") == 0)
+            cli_note("'%s' is read as text; a tokenizer is given with --tokenizer", in->paths[i]);
+    }
     if (in->count > 0)
         return ALIBI_OK;
     if (isatty(STDIN_FILENO))
@@ -135,12 +128,11 @@ static alibi_status learn(const struct job *job, const struct input *in)
     alibi_status status;
 
     alibi_memory_reset_peak();
-    status = alibi_tokenizer_train(&t, &job->vocabulary, in->paths, in->count, &job->reading,
-                                   cli_call());
-    if (status == ALIBI_OK)
-        status = alibi_tokenizer_write(t, job->out);
-    if (status == ALIBI_OK)
-        print_vocabulary(t, job, cli_now() - start);
+    TRY(alibi_tokenizer_train(&t, &job->vocabulary, in->paths, in->count, &job->reading,
+                              cli_call()));
+    TRY(alibi_tokenizer_write(t, job->out));
+    print_vocabulary(t, job, cli_now() - start);
+out:
     alibi_tokenizer_free(t);
     return status;
 }
@@ -200,14 +192,11 @@ static alibi_status write_shards(const alibi_tokenizer *t, const struct job *job
     struct alibi_tokenize_result result;
     /* If the folder exists, an earlier call may have done a part: then no speed is printed. */
     bool fresh = access(job->out, F_OK) != 0;
-    alibi_status status;
     double speed;
 
     cli_catch_signals();
-    status = alibi_tokenize(t, in->paths, in->count, &job->reading, job->shard_tokens, job->out,
-                            &result, cli_call());
-    if (status != ALIBI_OK)
-        return status;
+    TRY_RETURN(alibi_tokenize(t, in->paths, in->count, &job->reading, job->shard_tokens, job->out,
+                              &result, cli_call()));
     cli_terminal_clear();
     speed = fresh ? (double)result.bytes / result.seconds : NAN;
     (job->json ? print_counts_json : print_counts)(&result, t, job->out, speed);
@@ -221,22 +210,21 @@ static alibi_status run(const struct cli_line *line, void *user)
     const struct job *job = user;
     alibi_tokenizer *t = NULL;
     struct input in;
-    alibi_status status = check(line, job);
+    alibi_status status;
 
-    if (status == ALIBI_OK)
-        status = choose_input(line, &in);
-    if (status != ALIBI_OK || job->train)
-        return status == ALIBI_OK ? learn(job, &in) : status;
-    status = alibi_tokenizer_open(&t, job->tokenizer, job->end);
-    if (status != ALIBI_OK)
-        return status;
+    TRY(check(line, job));
+    TRY(choose_input(line, &in));
+    if (job->train)
+        return learn(job, &in);
+    TRY(alibi_tokenizer_open(&t, job->tokenizer, job->end));
     if (job->print_ids)
-        status = alibi_tokenize_each(t, in.paths, in.count, &job->reading, cli_print_ids,
-                                     &(bool){ false }, cli_call());
+        TRY(alibi_tokenize_each(t, in.paths, in.count, &job->reading, cli_print_ids,
+                                &(bool){ false }, cli_call()));
     else if (job->decode)
-        status = cli_print_text(t, in.paths, in.count);
+        TRY(cli_print_text(t, in.paths, in.count));
     else
-        status = write_shards(t, job, &in);
+        TRY(write_shards(t, job, &in));
+out:
     alibi_tokenizer_free(t);
     return status;
 }

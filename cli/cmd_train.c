@@ -35,18 +35,20 @@ enum { RUN, TEXT, READING, BUILTIN, MODEL, TRAINING, DEVICE, GROUPS };
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, "runs/train", "DIR",
-      "folder of the run: checkpoints, recipe, log" },
-    { "resume", ALIBI_OPTION_FLAG, AT(resume), 0, 0, NULL, NULL, NULL,
-      "resume from the newest checkpoint in the folder, bit-exact as if never stopped; start if "
-      "there is none and a text, a recipe or an option of the model is given" },
-    { "mix", ALIBI_OPTION_TEXT, AT(mix), 0, 0, NULL, NULL, "LIST",
-      "several texts instead of FILE, each with its share of the training windows, and synthetic "
-      "tasks: wiki/=0.9,task:recall=0.1" },
-    { "tensorboard", ALIBI_OPTION_TEXT, AT(tensorboard), 0, 0, NULL, NULL, "DIR",
-      "write event files for TensorBoard into this folder: losses, learning rate, gradient norm, "
-      "speed, memory, and a sample of text at each checkpoint" },
-    { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
+    OPT_TEXT("out", out, "runs/train", "DIR", "folder of the run: checkpoints, recipe, log"),
+    OPT_FLAG(
+        "resume", resume,
+        "resume from the newest checkpoint in the folder, bit-exact as if never stopped; start if "
+        "there is none and a text, a recipe or an option of the model is given"),
+    OPT_TEXT(
+        "mix", mix, NULL, "LIST",
+        "several texts instead of FILE, each with its share of the training windows, and synthetic "
+        "tasks: wiki/=0.9,task:recall=0.1"),
+    OPT_TEXT(
+        "tensorboard", tensorboard, NULL, "DIR",
+        "write event files for TensorBoard into this folder: losses, learning rate, gradient norm, "
+        "speed, memory, and a sample of text at each checkpoint"),
+    OPT_FLAG("json", json, "print the result as JSON"),
 };
 
 static void print_result(const struct job *job, const struct alibi_train_result *r)
@@ -163,7 +165,7 @@ static alibi_status read_mixture(const char *mix, struct mixture *m)
     double sum = 0;
 
     if (!rest)
-        return cli_fail(ALIBI_MEMORY, "out of memory");
+        return cli_fail(ALIBI_MEMORY, "not enough memory for --mix '%s'", mix);
     for (char *equals; from && (equals = strchr(from, '=')) != NULL;) {
         char *comma = strchr(equals, ',');
 
@@ -201,22 +203,23 @@ static alibi_status open_parts(const struct job *job, alibi_corpus **parts)
     const alibi_tokenizer *t = NULL;
     alibi_status status = ALIBI_OK;
 
-    for (int i = 0; status == ALIBI_OK && i < m->count; i++) {
+    for (int i = 0; i < m->count; i++) {
         const char *path = m->path[i];
 
         if (task_of(path))
             continue;
-        status = cli_open_corpus(&parts[i], &path, 1, &job->text, NULL);
-        if (status == ALIBI_OK && !t)
+        TRY(cli_open_corpus(&parts[i], &path, 1, &job->text, NULL));
+        if (!t)
             t = alibi_corpus_view_tokenizer(parts[i]);
     }
-    if (status == ALIBI_OK && !t && job->text.tokenizer) {
-        status = alibi_tokenizer_open(&own, job->text.tokenizer, job->text.end);
+    if (!t && job->text.tokenizer) {
+        TRY(alibi_tokenizer_open(&own, job->text.tokenizer, job->text.end));
         t = own;
     }
-    for (int i = 0; status == ALIBI_OK && i < m->count; i++)
+    for (int i = 0; i < m->count; i++)
         if (task_of(m->path[i]))
-            status = alibi_corpus_task(&parts[i], task_of(m->path[i]), t);
+            TRY(alibi_corpus_task(&parts[i], task_of(m->path[i]), t));
+out:
     alibi_tokenizer_free(own);
     return status;
 }
@@ -224,34 +227,33 @@ static alibi_status open_parts(const struct job *job, alibi_corpus **parts)
 /* All are there before the first is read, which may take minutes. */
 static alibi_status check_parts(const struct mixture *m)
 {
-    alibi_corpus *task = NULL;
-    alibi_status status = ALIBI_OK;
+    for (int i = 0; i < m->count; i++) {
+        alibi_corpus *task = NULL;
 
-    for (int i = 0; status == ALIBI_OK && i < m->count; i++) {
         if (task_of(m->path[i])) { /* of bytes, whatever the tokenizer: this is about its name */
-            status = alibi_corpus_task(&task, task_of(m->path[i]), NULL);
+            TRY_RETURN(alibi_corpus_task(&task, task_of(m->path[i]), NULL));
             alibi_corpus_free(task);
-            task = NULL;
         } else if (strcmp(m->path[i], "-") != 0 && access(m->path[i], R_OK) != 0) {
-            status = cli_fail(ALIBI_BAD_INPUT, "--mix: cannot open '%s': %s", m->path[i],
-                              strerror(errno));
+            return cli_fail(ALIBI_BAD_INPUT, "--mix: cannot open '%s': %s", m->path[i],
+                            strerror(errno));
         }
     }
-    return status;
+    return ALIBI_OK;
 }
 
 static alibi_status open_mixture(const struct job *job, alibi_corpus **corpus)
 {
     const struct mixture *m = &job->mixture;
     alibi_corpus *parts[MIX_MAX] = { NULL };
-    alibi_status status = check_parts(m);
+    alibi_status status;
 
-    if (status == ALIBI_OK)
-        status = open_parts(job, parts);
-    if (status == ALIBI_OK && m->count == 1) /* a task alone is no mixture */
+    TRY(check_parts(m));
+    TRY(open_parts(job, parts));
+    if (m->count == 1) /* a task alone is no mixture */
         *corpus = parts[0];
-    else if (status == ALIBI_OK)
-        status = alibi_corpus_mix(corpus, parts, m->share, m->count);
+    else
+        TRY(alibi_corpus_mix(corpus, parts, m->share, m->count));
+out:
     for (int i = 0; i < m->count && status != ALIBI_OK; i++)
         alibi_corpus_free(parts[i]);
     return status;
@@ -281,13 +283,17 @@ static alibi_status open_text(const struct job *job, const struct cli_line *line
 
 /* ---- the run */
 
-static bool is_given(const struct job *job, const struct cli_line *line, int group,
-                     const char *name)
+/* Everything that is wrong whatever the text, before it is read. */
+static alibi_status check(struct job *job, const struct cli_line *line)
 {
-    const struct alibi_option_group *g = &job->groups[group];
-    const struct alibi_option *option = alibi_options_find(g, 1, name, NULL);
-
-    return line->given[group] >> (option - g->options) & 1;
+    if (job->mix && (line->operand_count > 0 || job->text.valid))
+        return cli_fail(ALIBI_USAGE,
+                        "--mix takes the place of FILE and --valid; give one or the other");
+    if (job->mix)
+        TRY_RETURN(read_mixture(job->mix, &job->mixture));
+    if (!cli_is_first_rank()) /* others need not see the folder */
+        return ALIBI_OK;
+    return alibi_train_check(&job->model, &job->training, job->out, job->resume);
 }
 
 static alibi_status run(const struct cli_line *line, void *user)
@@ -299,33 +305,22 @@ static alibi_status run(const struct cli_line *line, void *user)
     alibi_status status;
 
     call.events = job->tensorboard;
-    if (job->resume && is_given(job, line, TRAINING, "init") && run_has(job, "recipe.json"))
+    if (job->resume && cli_is_given(line, TRAINING, "init") && run_has(job, "recipe.json"))
         cli_note("--init is for a new run; '%s' continues from its own checkpoint", job->out);
     cli_catch_signals();
-    if (job->mix && (line->operand_count > 0 || job->text.valid))
-        status = cli_fail(ALIBI_USAGE, "--mix takes the place of FILE and --valid; give one or the "
-                                       "other");
-    else
-        status = job->mix ? read_mixture(job->mix, &job->mixture) : ALIBI_OK;
-    if (status == ALIBI_OK && cli_is_first_rank()) /* others need not see the folder */
-        status = alibi_train_check(&job->model, &job->training, job->out, job->resume);
-    status = cli_agree(status);
-    if (status == ALIBI_OK)
-        status = cli_agree(cli_open_device(&job->device, line, &job->compute));
-    if (status == ALIBI_OK)
-        status = cli_agree(open_text(job, line, &corpus));
-    if (status == ALIBI_OK)
-        status = alibi_train(job->device, &job->model, &job->training, corpus, job->out,
-                             job->resume, &result, &call);
+    TRY(cli_agree(check(job, line)));
+    TRY(cli_agree(cli_open_device(&job->device, line, &job->compute)));
+    TRY(cli_agree(open_text(job, line, &corpus)));
+    TRY(alibi_train(job->device, &job->model, &job->training, corpus, job->out, job->resume,
+                    &result, &call));
+    cli_terminal_clear();
+    (job->json ? print_json : print_result)(job, &result);
+    if (result.diverged) /* at all ranks */
+        TRY(cli_agree(cli_fail(ALIBI_NUMERIC,
+                               "the training has diverged to a loss of %.4g; '%s' keeps it",
+                               result.loss, job->out)));
+out:
     alibi_corpus_free(corpus);
-    if (status == ALIBI_OK) {
-        cli_terminal_clear();
-        (job->json ? print_json : print_result)(job, &result);
-    }
-    if (status == ALIBI_OK && result.diverged) /* at all ranks */
-        status = cli_agree(cli_fail(ALIBI_NUMERIC,
-                                    "the training has diverged to a loss of %.4g; '%s' keeps it",
-                                    result.loss, job->out));
     alibi_device_free(job->device);
     free(job->mixture.list);
     return status;

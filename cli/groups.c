@@ -75,26 +75,18 @@ struct alibi_option_group cli_device_group(struct alibi_compute *values)
     return group;
 }
 
-static bool names_gpu(const struct cli_line *line, const struct alibi_compute *values)
-{
-    for (int g = 0; g < line->count; g++) {
-        const struct alibi_option_group *group = &line->groups[g];
-
-        if (group->values == values)
-            return line->given[g] >> (alibi_options_find(group, 1, "gpu", NULL) - group->options) &
-                   1;
-    }
-    return false;
-}
-
 alibi_status cli_open_device(alibi_device **out, const struct cli_line *line,
                              const struct alibi_compute *values)
 {
     struct alibi_compute compute = *values;
     struct alibi_comm_info info;
+    bool gpu_given = false;
 
+    for (int g = 0; g < line->count; g++)
+        if (line->groups[g].values == values)
+            gpu_given = cli_is_given(line, g, "gpu");
     alibi_comm_get_info(cli_call()->comm, &info);
-    if (info.size > 1 && !names_gpu(line, values))
+    if (info.size > 1 && !gpu_given)
         compute.gpu = info.local_rank;
     return alibi_device_open(out, &compute, cli_call());
 }
@@ -122,14 +114,16 @@ void cli_name_recipe(const char *recipe, char *name, size_t size)
 #define AT(field) offsetof(struct cli_text, field)
 
 static const struct alibi_option text_options[] = {
-    { "tokenizer", ALIBI_OPTION_TEXT, AT(tokenizer), 0, 0, NULL, NULL, "PATH",
-      "tokenizer.json, or a folder with one or with vocab.json and merges.txt; default: that of "
-      "the shards, bytes for text" },
-    { "end", ALIBI_OPTION_TEXT, AT(end), 0, 0, NULL, NULL, "TOKEN",
-      "token of --tokenizer that ends a document; default: the usual one, if it has one" },
-    { "valid", ALIBI_OPTION_TEXT, AT(valid), 0, 0, NULL, NULL, "PATH",
-      "file or folder to validate on; all of the other text is for training; default: a twentieth "
-      "of the text" },
+    OPT_TEXT(
+        "tokenizer", tokenizer, NULL, "PATH",
+        "tokenizer.json, or a folder with one or with vocab.json and merges.txt; default: that of "
+        "the shards, bytes for text"),
+    OPT_TEXT("end", end, NULL, "TOKEN",
+             "token of --tokenizer that ends a document; default: the usual one, if it has one"),
+    OPT_TEXT(
+        "valid", valid, NULL, "PATH",
+        "file or folder to validate on; all of the other text is for training; default: a twentieth "
+        "of the text"),
 };
 
 struct alibi_option_group cli_text_group(struct cli_text *values)
@@ -192,7 +186,7 @@ alibi_status cli_open_corpus(alibi_corpus **out, const char *const *files, int c
                              const struct cli_text *text, const alibi_tokenizer *t)
 {
     alibi_tokenizer *own = NULL;
-    alibi_status status = ALIBI_OK;
+    alibi_status status;
 
     if (count == 0 && text->valid)
         return cli_fail(ALIBI_USAGE,
@@ -200,14 +194,15 @@ alibi_status cli_open_corpus(alibi_corpus **out, const char *const *files, int c
     if (text->end && !text->tokenizer)
         return cli_fail(ALIBI_USAGE, "--end names a token of a tokenizer; give --tokenizer too");
     if (text->tokenizer) {
-        status = alibi_tokenizer_open(&own, text->tokenizer, text->end);
+        TRY(alibi_tokenizer_open(&own, text->tokenizer, text->end));
         t = own;
     }
-    if (status == ALIBI_OK && count > 0)
-        status = alibi_corpus_open(out, files, count, text->valid, t, &text->reading, cli_call());
-    else if (status == ALIBI_OK)
-        status = alibi_corpus_builtin(out, (uint64_t)text->builtin.seed, text->builtin.bytes, t,
-                                      cli_call());
+    if (count > 0)
+        TRY(alibi_corpus_open(out, files, count, text->valid, t, &text->reading, cli_call()));
+    else
+        TRY(alibi_corpus_builtin(out, (uint64_t)text->builtin.seed, text->builtin.bytes, t,
+                                 cli_call()));
+out:
     alibi_tokenizer_free(own);
     return status;
 }
@@ -228,30 +223,26 @@ alibi_status cli_read_text(char **out, size_t *bytes, const char *path, const ch
         char *grown;
 
         capacity = capacity ? 2 * capacity : 4096;
-        grown = capacity <= CLI_TEXT_MAX ? realloc(text, capacity) : NULL;
-        if (grown) {
-            text = grown;
-            length += fread(text + length, 1, capacity - length, file);
-        } else if (capacity > CLI_TEXT_MAX) {
-            status = cli_fail(ALIBI_BAD_INPUT, "%s in '%s' has %d bytes or more", what, path,
-                              CLI_TEXT_MAX);
-        } else {
-            status =
-                cli_fail(ALIBI_MEMORY, "not enough memory for %s of %zu bytes", what, capacity);
-        }
-    } while (status == ALIBI_OK && length == capacity);
-    if (status == ALIBI_OK && ferror(file))
-        status = cli_fail(errno == EISDIR ? ALIBI_BAD_INPUT : ALIBI_IO,
-                          "cannot read %s from '%s': %s", what, path, strerror(errno));
-    if (!standard)
-        fclose(file);
-    if (status != ALIBI_OK) {
-        free(text);
-        return status;
-    }
+        if (capacity > CLI_TEXT_MAX)
+            TRY(cli_fail(ALIBI_BAD_INPUT, "%s in '%s' has %d bytes or more", what, path,
+                         CLI_TEXT_MAX));
+        grown = realloc(text, capacity);
+        if (!grown)
+            TRY(cli_fail(ALIBI_MEMORY, "not enough memory for %s of %zu bytes", what, capacity));
+        text = grown;
+        length += fread(text + length, 1, capacity - length, file);
+    } while (length == capacity);
+    if (ferror(file))
+        TRY(cli_fail(errno == EISDIR ? ALIBI_BAD_INPUT : ALIBI_IO, "cannot read %s from '%s': %s",
+                     what, path, strerror(errno)));
     *out = text;
     *bytes = length;
-    return ALIBI_OK;
+    text = NULL;
+out:
+    free(text);
+    if (!standard)
+        fclose(file);
+    return status;
 }
 
 alibi_status cli_check_new_file(const char *path, const char *example)

@@ -84,11 +84,9 @@ static alibi_status print_part(struct decoder *d, int count)
     char *text = NULL;
     size_t bytes = 0;
     int begin = !d->begun && count > 0 && d->ids[0] == alibi_tokenizer_begin(d->tokenizer);
-    alibi_status status = (d->begun ? alibi_tokenizer_decode_more : alibi_tokenizer_decode)(
-        d->tokenizer, d->ids + begin, count - begin, &text, &bytes);
 
-    if (status != ALIBI_OK)
-        return status;
+    TRY_RETURN((d->begun ? alibi_tokenizer_decode_more : alibi_tokenizer_decode)(
+        d->tokenizer, d->ids + begin, count - begin, &text, &bytes));
     d->begun = true;
     if (bytes > 0) {
         if (d->between && d->last_byte != '\n')
@@ -103,44 +101,38 @@ static alibi_status print_part(struct decoder *d, int count)
 
 static alibi_status add_id(struct decoder *d, int32_t id)
 {
-    alibi_status status = ALIBI_OK;
-
     if (d->count == CLI_COUNT(d->ids)) {
-        status = print_part(d, d->count - 1);
+        TRY_RETURN(print_part(d, d->count - 1));
         d->ids[0] = d->ids[d->count - 1];
         d->count = 1;
     }
     d->ids[d->count++] = id;
-    return status;
+    return ALIBI_OK;
 }
 
 static alibi_status end_document(struct decoder *d)
 {
-    alibi_status status;
-
     if (d->count == 0)
         return ALIBI_OK;
     if (!d->prints_end && d->ids[d->count - 1] == alibi_tokenizer_end(d->tokenizer))
         d->count--;
-    status = print_part(d, d->count);
+    TRY_RETURN(print_part(d, d->count));
     d->count = 0;
     d->begun = false;
     d->between = true;
-    return status;
+    return ALIBI_OK;
 }
 
 static alibi_status print_file(struct decoder *d, struct input *in)
 {
     int64_t vocab = alibi_tokenizer_vocab(d->tokenizer);
-    alibi_status status = ALIBI_OK;
     int32_t id = LINE_END;
 
-    while (status == ALIBI_OK && id != FILE_END && !ferror(stdout)) {
-        status = read_id(in, vocab, &id);
-        if (status == ALIBI_OK)
-            status = id >= 0 ? add_id(d, id) : end_document(d);
+    while (id != FILE_END && !ferror(stdout)) {
+        TRY_RETURN(read_id(in, vocab, &id));
+        TRY_RETURN(id >= 0 ? add_id(d, id) : end_document(d));
     }
-    return status;
+    return ALIBI_OK;
 }
 
 static alibi_status open_input(struct input *in, const char *path)
@@ -167,9 +159,7 @@ alibi_status cli_print_text(const alibi_tokenizer *t, const char *const *paths, 
         struct input in = { stdin, "standard input", 1 };
 
         if (!standard)
-            status = open_input(&in, paths[i]);
-        if (status != ALIBI_OK)
-            return status;
+            TRY_RETURN(open_input(&in, paths[i]));
         status = print_file(&d, &in);
         if (!standard)
             fclose(in.file);

@@ -142,10 +142,8 @@ static alibi_status help_as(const char *name, const char *page)
 {
     const struct cli_command *command = page ? find_command(page) : NULL;
     const struct cli_form *form;
-    alibi_status status = cli_form_find(&form, name);
 
-    if (status != ALIBI_OK)
-        return status;
+    TRY_RETURN(cli_form_find(&form, name));
     if (page && !command)
         return no_such_command(page);
     if (page && form->whole)
@@ -154,12 +152,12 @@ static alibi_status help_as(const char *name, const char *page)
     if (command && command->run != cmd_help)
         return show_as(form, command);
     form->begin();
-    for (command = cli_commands; form->whole && command->name && status == ALIBI_OK; command++)
+    for (command = cli_commands; form->whole && command->name; command++)
         if (command->run != cmd_help)
-            status = show_as(form, command);
+            TRY_RETURN(show_as(form, command));
     if (form->end)
         form->end();
-    return status;
+    return ALIBI_OK;
 }
 
 static alibi_status cmd_help(int argc, char **argv)
@@ -208,15 +206,13 @@ static alibi_status finish_output(alibi_status status)
 static alibi_status run(const char *name, int argc, char **argv, const char **command_name)
 {
     const struct cli_command *command = find_command(name);
-    alibi_status status = inject_fault();
 
+    TRY_RETURN(inject_fault());
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         command = find_command("help");
     /* A single process needs no connection for what it does alone. */
-    if (status == ALIBI_OK && ((command && command->divides) || alibi_comm_launched() > 1))
-        status = cli_ranks_join();
-    if (status != ALIBI_OK)
-        return status;
+    if ((command && command->divides) || alibi_comm_launched() > 1)
+        TRY_RETURN(cli_ranks_join());
     if (strcmp(name, "--version") == 0) {
         printf("alibi %s", alibi_version());
         if (alibi_commit()[0])

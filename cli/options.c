@@ -21,12 +21,12 @@ struct common {
 #define AT(field) offsetof(struct common, field)
 
 static const struct alibi_option common_options[] = {
-    { "recipe", ALIBI_OPTION_TEXT, AT(recipe), 0, 0, NULL, NULL, "FILE",
-      "JSON object with the names of the options above, train_length for --train-length, or the "
-      "name of an installed recipe, such as byte-10m; options override it" },
-    { "quiet", ALIBI_OPTION_FLAG, AT(quiet), 0, 0, NULL, NULL, NULL,
-      "no progress and no notes, only warnings and errors" },
-    { "help", ALIBI_OPTION_FLAG, AT(help), 0, 0, NULL, NULL, NULL, "print this and exit" },
+    OPT_TEXT(
+        "recipe", recipe, NULL, "FILE",
+        "JSON object with the names of the options above, train_length for --train-length, or the "
+        "name of an installed recipe, such as byte-10m; options override it"),
+    OPT_FLAG("quiet", quiet, "no progress and no notes, only warnings and errors"),
+    OPT_FLAG("help", help, "print this and exit"),
 };
 
 /* All groups of a command, then the common one. */
@@ -203,7 +203,6 @@ static alibi_status walk(const struct groups *g, struct cli_line *line, int argc
 
     for (int i = 0; i < argc;) {
         struct argument argument;
-        alibi_status status;
 
         if (!options_ended && strcmp(argv[i], "--") == 0) {
             options_ended = true;
@@ -217,12 +216,9 @@ static alibi_status walk(const struct groups *g, struct cli_line *line, int argc
             i++;
             continue;
         }
-        status = read_option(g, line->hints, argc - i, argv + i, &argument);
-        if (status == ALIBI_OK &&
-            (argument.group == &g->at[g->count - 1]) == (pass == COMMON_OPTIONS))
-            status = alibi_options_set(g->at, g->count, argument.name, argument.text);
-        if (status != ALIBI_OK)
-            return status;
+        TRY_RETURN(read_option(g, line->hints, argc - i, argv + i, &argument));
+        if ((argument.group == &g->at[g->count - 1]) == (pass == COMMON_OPTIONS))
+            TRY_RETURN(alibi_options_set(g->at, g->count, argument.name, argument.text));
         line->given[argument.group - g->at] |= UINT64_C(1)
                                                << (argument.option - argument.group->options);
         i += argument.used;
@@ -235,28 +231,33 @@ static alibi_status walk(const struct groups *g, struct cli_line *line, int argc
 static alibi_status parse(const struct groups *g, struct cli_line *line, struct common *common,
                           void *job, int argc, char **argv)
 {
-    alibi_status status = walk(g, line, argc, argv, COMMON_OPTIONS);
+    TRY_RETURN(walk(g, line, argc, argv, COMMON_OPTIONS));
+    if (common->recipe) {
+        TRY_RETURN(cli_find_installed("recipes", "recipe", common->recipe, common->found));
+        line->recipe = common->found;
+    }
+    if (line->base) {
+        TRY_RETURN(walk(g, line, argc, argv, OWN_OPTIONS));
+        TRY_RETURN(line->base(job));
+    }
+    if (common->recipe)
+        TRY_RETURN(alibi_options_read(line->groups, line->count, line->recipe));
+    TRY_RETURN(walk(g, line, argc, argv, LAST_PASS));
+    TRY_RETURN(cli_check_builtin(line));
+    if (line->operand_count < line->min_operands)
+        return cli_fail(ALIBI_USAGE, "too few arguments; usage: alibi %s %s", line->command,
+                        line->usage);
+    if (line->operand_count > line->max_operands)
+        return cli_fail(ALIBI_USAGE, "'%s' is one argument too many; usage: alibi %s %s",
+                        line->operands[line->max_operands], line->command, line->usage);
+    return ALIBI_OK;
+}
 
-    if (status == ALIBI_OK && common->recipe)
-        status = cli_find_installed("recipes", "recipe", common->recipe, common->found);
-    line->recipe = common->recipe ? common->found : NULL;
-    if (status == ALIBI_OK && line->base)
-        status = walk(g, line, argc, argv, OWN_OPTIONS);
-    if (status == ALIBI_OK && line->base)
-        status = line->base(job);
-    if (status == ALIBI_OK && common->recipe)
-        status = alibi_options_read(line->groups, line->count, line->recipe);
-    if (status == ALIBI_OK)
-        status = walk(g, line, argc, argv, LAST_PASS);
-    if (status == ALIBI_OK)
-        status = cli_check_builtin(line);
-    if (status == ALIBI_OK && line->operand_count < line->min_operands)
-        status = cli_fail(ALIBI_USAGE, "too few arguments; usage: alibi %s %s", line->command,
-                          line->usage);
-    if (status == ALIBI_OK && line->operand_count > line->max_operands)
-        status = cli_fail(ALIBI_USAGE, "'%s' is one argument too many; usage: alibi %s %s",
-                          line->operands[line->max_operands], line->command, line->usage);
-    return status;
+bool cli_is_given(const struct cli_line *line, int group, const char *name)
+{
+    const struct alibi_option_group *g = &line->groups[group];
+
+    return line->given[group] >> (alibi_options_find(g, 1, name, NULL) - g->options) & 1;
 }
 
 /* The argument that asks for help, which wins over everything else: --help, or --help=FORM. NULL:
@@ -275,14 +276,15 @@ static alibi_status print_help(const struct cli_line *line, const struct alibi_o
                                const char *how)
 {
     const char *equals = strchr(how, '=');
-    const struct cli_form *form = NULL;
-    alibi_status status = equals ? cli_form_find(&form, equals + 1) : ALIBI_OK;
+    const struct cli_form *form;
 
-    if (form)
-        form->command(line, common);
-    else if (status == ALIBI_OK)
+    if (!equals) {
         cli_print_help(stdout, line, common);
-    return status;
+        return ALIBI_OK;
+    }
+    TRY_RETURN(cli_form_find(&form, equals + 1));
+    form->command(line, common);
+    return ALIBI_OK;
 }
 
 alibi_status cli_run(struct cli_line *line, int argc, char **argv,
@@ -298,14 +300,11 @@ alibi_status cli_run(struct cli_line *line, int argc, char **argv,
         (struct alibi_option_group){ "Common", common_options, CLI_COUNT(common_options), &common };
     if (help)
         return print_help(line, &g.at[line->count], help);
-    status = alibi_options_init(g.at, g.count);
-    if (status != ALIBI_OK)
-        return status;
-    status = cli_agree(parse(&g, line, &common, job, argc, argv));
-    if (status == ALIBI_OK) {
-        cli_terminal_start(common.quiet);
-        status = run(line, job);
-    }
+    TRY_RETURN(alibi_options_init(g.at, g.count));
+    TRY(cli_agree(parse(&g, line, &common, job, argc, argv)));
+    cli_terminal_start(common.quiet);
+    TRY(run(line, job));
+out:
     alibi_options_free(g.at, g.count);
     return status;
 }

@@ -12,10 +12,9 @@ static alibi_comm *comm; /* NULL: no launcher has started this process */
 alibi_status cli_ranks_join(void)
 {
     struct alibi_comm_info info;
-    alibi_status status = alibi_comm_launched() > 0 ? alibi_comm_open(&comm) : ALIBI_OK;
 
-    if (status != ALIBI_OK)
-        return status;
+    if (alibi_comm_launched() > 0)
+        TRY_RETURN(alibi_comm_open(&comm));
     alibi_comm_get_info(comm, &info);
     cli_set_comm(comm);
     cli_terminal_mute(info.rank > 0);

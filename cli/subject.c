@@ -1,15 +1,15 @@
 /* subject.c - a model and the text that it is tested on, as `eval` and `probe` take them */
 #include "cli.h"
 
+#define AT(field) offsetof(struct cli_subject, field)
+
 static const struct alibi_option options[] = {
-    { "data", ALIBI_OPTION_TEXT, offsetof(struct cli_subject, data), 0, 0, NULL, NULL, "FILE",
-      "text or shards to test on; the same as a FILE after the model" },
-    { "split", ALIBI_OPTION_CHOICE, offsetof(struct cli_subject, split), 0, 0,
-      "auto|train|valid|test|all", "auto", "NAME",
-      "part of the text; auto: all of files, the validation part of the built-in text" },
-    { "as-position", ALIBI_OPTION_TEXT, offsetof(struct cli_subject, position), 0, 0, NULL, NULL,
-      "NAME",
-      "test the model with this position in place of its own: rotary:stretch=ntk:factor=4" },
+    OPT_TEXT("data", data, NULL, "FILE",
+             "text or shards to test on; the same as a FILE after the model"),
+    OPT_CHOICE("split", split, "auto|train|valid|test|all", "auto",
+               "part of the text; auto: all of files, the validation part of the built-in text"),
+    OPT_TEXT("as-position", position, NULL, "NAME",
+             "test the model with this position in place of its own: rotary:stretch=ntk:factor=4"),
 };
 
 static const char *const split_names[] = { "train", "valid", "test", "all" };
@@ -48,26 +48,25 @@ static alibi_status choose_builtin(struct cli_subject *s, const struct cli_line 
 {
     bool asked = line->given[builtin_group] != 0;
     struct alibi_builtin trained;
-    alibi_status status = alibi_model_get_builtin(s->model, &trained);
     char *own = NULL;
 
-    if (status == ALIBI_OK && trained.bytes == 0 && !asked && !s->any_text) {
-        if (alibi_model_get_text(s->model, &own) == ALIBI_OK && own)
-            status = cli_fail(ALIBI_USAGE,
-                              "no text: give FILE or --data FILE; '%s' was trained on '%s', of "
-                              "which --split valid was held out, unless it had a --valid",
-                              s->path, own);
-        else
-            status = cli_fail(ALIBI_USAGE,
-                              "no text: '%s' is not known to be trained on the built-in text; give "
-                              "FILE or --data FILE, or --text-bytes N for the built-in text",
-                              s->path);
-        alibi_text_free(own);
-        return status;
-    }
-    if (status == ALIBI_OK && !asked && !line->recipe && trained.bytes > 0)
+    TRY_RETURN(alibi_model_get_builtin(s->model, &trained));
+    if (trained.bytes > 0 && !asked && !line->recipe)
         s->text.builtin = trained;
-    return status;
+    if (trained.bytes > 0 || asked || s->any_text)
+        return ALIBI_OK;
+    if (alibi_model_get_text(s->model, &own) == ALIBI_OK && own)
+        cli_fail(ALIBI_USAGE,
+                 "no text: give FILE or --data FILE; '%s' was trained on '%s', of which --split "
+                 "valid was held out, unless it had a --valid",
+                 s->path, own);
+    else
+        cli_fail(ALIBI_USAGE,
+                 "no text: '%s' is not known to be trained on the built-in text; give FILE or "
+                 "--data FILE, or --text-bytes N for the built-in text",
+                 s->path);
+    alibi_text_free(own);
+    return ALIBI_USAGE;
 }
 
 /* Not knowing is no reason to fail. */
@@ -89,8 +88,6 @@ static enum alibi_seen warn_if_seen(const struct cli_subject *s)
 
 alibi_status cli_subject_open_model(struct cli_subject *s, const struct cli_line *line, int first)
 {
-    alibi_status status;
-
     if (!s->path)
         s->path = line->operands[first++];
     s->files = s->data ? (const char *const *)&s->data : line->operands + first;
@@ -98,26 +95,18 @@ alibi_status cli_subject_open_model(struct cli_subject *s, const struct cli_line
     if (line->operand_count > first && s->data)
         return cli_fail(ALIBI_USAGE,
                         "give the text with --data or as a FILE after the model, not both");
-    status = cli_refuse_tokenizer(&s->text);
-    if (status == ALIBI_OK)
-        status = cli_open_device(&s->device, line, &s->compute);
-    if (status == ALIBI_OK)
-        status = alibi_model_open_as(&s->model, s->device, s->path, s->position, cli_call());
-    return status;
+    TRY_RETURN(cli_refuse_tokenizer(&s->text));
+    TRY_RETURN(cli_open_device(&s->device, line, &s->compute));
+    return alibi_model_open_as(&s->model, s->device, s->path, s->position, cli_call());
 }
 
 alibi_status cli_subject_open_text(struct cli_subject *s, const struct cli_line *line,
                                    int builtin_group)
 {
-    alibi_status status = ALIBI_OK;
-
     if (s->file_count == 0)
-        status = choose_builtin(s, line, builtin_group);
-    if (status == ALIBI_OK)
-        status = cli_open_corpus(&s->corpus, s->files, s->file_count, &s->text,
-                                 alibi_model_view_tokenizer(s->model));
-    if (status != ALIBI_OK)
-        return status;
+        TRY_RETURN(choose_builtin(s, line, builtin_group));
+    TRY_RETURN(cli_open_corpus(&s->corpus, s->files, s->file_count, &s->text,
+                               alibi_model_view_tokenizer(s->model)));
     if (s->file_count > 0)
         note_split(cli_subject_split(s));
     s->seen = warn_if_seen(s);
