@@ -209,10 +209,6 @@ struct alibi_experiment {
     struct claim *claim;
 };
 
-/* The line of the deepest member of path[0..depth) that the text has, which is known to be JSON;
- * *found of them. Members of arrays are numbers. */
-int place_line(const char *text, size_t length, const char *const *path, int depth, int *found);
-
 /* In the JSON of an experiment, a file: the members of recipes in place of their names
  * (read_models.c). */
 alibi_status inline_recipes(json_t *json, const char *experiment);

@@ -18,6 +18,10 @@ struct reader {
 
 /* ---- members (read_members.c) */
 
+/* The line of the deepest member of path[0..depth) that the JSON has, *found levels deep. The key
+ * of a member of an array is its number. */
+int place_line(const char *text, size_t length, const char *const *path, int depth, int *found);
+
 void reader_enter(struct reader *r, const char *key);
 void reader_enter_index(struct reader *r, size_t index);
 void reader_leave(struct reader *r);

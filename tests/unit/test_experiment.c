@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "device.h"
-#include "experiment/experiment.h"
+#include "experiment/read.h"
 #include "folder.h"
 
 static const char text_of_experiment[] =
