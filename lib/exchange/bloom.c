@@ -17,13 +17,6 @@ static const struct config_key keys[] = {
     { "apply_residual_connection_post_layernorm", NULL, KEY_ONLY, 0, "false", "false", NULL },
 };
 
-static alibi_status read(struct alibi_config *c, const json_t *config, const char *path)
-{
-    (void)config, (void)path;
-    c->embedding_norm = true;
-    return ALIBI_OK;
-}
-
 static const struct tensor_rule rules[] = {
     { "transformer.word_embeddings", "embedding", ROWS_ALL, NULL, false },
     { "transformer.word_embeddings_layernorm", "embedding_norm", ROWS_ALL, NULL, false },
@@ -43,7 +36,7 @@ const struct family family_bloom = {
     .architecture = "BloomForCausalLM",
     .keys = keys,
     .key_count = sizeof keys / sizeof *keys,
-    .read = read,
+    .embedding_norm = true,
     .rules = rules,
     .rule_count = sizeof rules / sizeof *rules,
     .prefix = "transformer.",

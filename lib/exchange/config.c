@@ -126,6 +126,9 @@ alibi_status family_read_config(const struct family *f, struct alibi_config *out
     c.embedding_scale = 1.0;
     for (int i = 0; i < f->key_count; i++)
         TRY_RETURN(read_key(&c, &f->keys[i], config, path));
+    c.embedding_norm = f->embedding_norm;
+    if (f->position)
+        snprintf(c.position, sizeof c.position, "%s", f->position);
     if (f->read)
         TRY_RETURN(f->read(&c, config, path));
     status = alibi_config_resolve(&c);

@@ -37,8 +37,8 @@ static alibi_status read_watched(struct tensor_source *s, int tensor, int64_t ro
     return ALIBI_OK;
 }
 
-static struct watched watch(struct tensor_source *from, const char *task, int64_t total,
-                            const struct alibi_call *call)
+static struct watched watch_tensors(struct tensor_source *from, const char *task, int64_t total,
+                                    const struct alibi_call *call)
 {
     return (struct watched){ .base = { .tensors = from->tensors,
                                        .count = from->count,
@@ -135,7 +135,7 @@ alibi_status alibi_import(const char *source, const char *dir, struct alibi_exch
     if (status != ALIBI_OK)
         TRY(fail_context(status, "cannot import '%s'", source));
     TRY(choose_tokenizer(&f, source, call));
-    watched = watch(ours, task, r.parameters, call);
+    watched = watch_tensors(ours, task, r.parameters, call);
     TRY(checkpoint_write_weights(dir, outline, f.tokenizer, &watched.base, call));
     *result = r;
 out:
@@ -367,6 +367,25 @@ static const char *type_of(int precision)
                                      : NULL;
 }
 
+static alibi_status check_export(const char *model, const struct alibi_export *how)
+{
+    if (how->format < 0 || how->format >= PROGRAMS)
+        return fail(ALIBI_USAGE, "cannot export '%s': format %d is not known", model, how->format);
+    if (how->weights < ALIBI_PRECISION_AUTO || how->weights > ALIBI_Q8_0)
+        return fail(ALIBI_USAGE,
+                    "cannot export '%s': weights %d is not a type of numbers; use ALIBI_FP32, "
+                    "_BF16, _FP16, _Q8_0 or _PRECISION_AUTO",
+                    model, how->weights);
+    if (how->shard_bytes < 0)
+        return fail(ALIBI_USAGE,
+                    "cannot export '%s': shard_bytes %lld is negative; use 0 for the default, 5e9",
+                    model, (long long)how->shard_bytes);
+    if (how->weights == ALIBI_Q8_0 && how->format != ALIBI_GGUF)
+        return fail(ALIBI_USAGE, "cannot export '%s' for %s as q8_0, which only GGUF files have",
+                    model, programs[how->format].name);
+    return ALIBI_OK;
+}
+
 alibi_status alibi_export(const char *model, const struct alibi_export *how, const char *out,
                           struct alibi_exchanged *result, const struct alibi_call *call)
 {
@@ -386,21 +405,8 @@ alibi_status alibi_export(const char *model, const struct alibi_export *how, con
     char *path = NULL, *weights = NULL, task[ALIBI_NAME_MAX], trained[ALIBI_NAME_MAX];
     bool fitted;
 
-    if (how->format < 0 || how->format >= PROGRAMS)
-        return fail(ALIBI_USAGE, "cannot export '%s': format %d is not known", model, how->format);
+    TRY_RETURN(check_export(model, how));
     program = &programs[how->format];
-    if (how->weights < ALIBI_PRECISION_AUTO || how->weights > ALIBI_Q8_0)
-        return fail(ALIBI_USAGE,
-                    "cannot export '%s': weights %d is not a type of numbers; use ALIBI_FP32, "
-                    "_BF16, _FP16, _Q8_0 or _PRECISION_AUTO",
-                    model, how->weights);
-    if (how->shard_bytes < 0)
-        return fail(ALIBI_USAGE,
-                    "cannot export '%s': shard_bytes %lld is negative; use 0 for the default, 5e9",
-                    model, (long long)how->shard_bytes);
-    if (how->weights == ALIBI_Q8_0 && how->format != ALIBI_GGUF)
-        return fail(ALIBI_USAGE, "cannot export '%s' for %s as q8_0, which only GGUF files have",
-                    model, program->name);
     TRY(checkpoint_find_model(&path, model, call));
     TRY(checkpoint_read_config(path, &config, &tokenizer));
     TRY(alibi_device_open(&device, &cpu, NULL));
@@ -428,7 +434,7 @@ alibi_status alibi_export(const char *model, const struct alibi_export *how, con
                   strcmp(alibi_tokenizer_type(tokenizer), "bytes") == 0;
     snprintf(r.family, sizeof r.family, "%s", o.family->name);
     snprintf(task, sizeof task, "export %.40s", r.family);
-    watched = watch(theirs, task, r.parameters, call);
+    watched = watch_tensors(theirs, task, r.parameters, call);
     o.config = &config;
     o.tensors = &watched.base;
     o.tokenizer = r.tokenizer ? tokenizer : NULL;

@@ -61,6 +61,9 @@ struct family {
     const char *architecture; /* "BloomForCausalLM" */
     const struct config_key *keys;
     int key_count;
+    /* Facts of all models of the family that no key states. */
+    const char *position; /* NULL: as `read` says */
+    bool embedding_norm;
     /* Conversions that do not belong to a single key. read: after the keys, before the
      * configuration is resolved. write: within the root object, after the keys. NULL: nothing. */
     alibi_status (*read)(struct alibi_config *c, const json_t *config, const char *path);

@@ -31,13 +31,6 @@ static const struct config_key keys[] = {
     { "new_decoder_architecture", NULL, KEY_ONLY, 0, "false", "false", NULL },
 };
 
-static alibi_status read(struct alibi_config *c, const json_t *config, const char *path)
-{
-    (void)config, (void)path;
-    snprintf(c->position, sizeof c->position, "alibi:scaled");
-    return ALIBI_OK;
-}
-
 static const struct tensor_rule rules[] = {
     { "transformer.word_embeddings", "embedding", ROWS_ALL, NULL, false },
     { "transformer.h.*.input_layernorm", "blocks.*.norm1", ROWS_ALL, NULL, false },
@@ -56,7 +49,7 @@ const struct family family_falcon = {
     .architecture = "FalconForCausalLM",
     .keys = keys,
     .key_count = sizeof keys / sizeof *keys,
-    .read = read,
+    .position = "alibi:scaled",
     .rules = rules,
     .rule_count = sizeof rules / sizeof *rules,
     .prefix = "transformer.",

@@ -27,13 +27,6 @@ static const struct config_key keys[] = {
     { "add_cross_attention", NULL, KEY_ONLY, 0, "false", "false", NULL },
 };
 
-static alibi_status read(struct alibi_config *c, const json_t *config, const char *path)
-{
-    (void)config, (void)path;
-    snprintf(c->position, sizeof c->position, "learned");
-    return ALIBI_OK;
-}
-
 static const struct tensor_rule rules[] = {
     { "transformer.wte", "embedding", ROWS_ALL, NULL, false },
     { "transformer.wpe", "position", ROWS_ALL, NULL, false },
@@ -54,7 +47,7 @@ const struct family family_gpt2 = {
     .architecture = "GPT2LMHeadModel",
     .keys = keys,
     .key_count = sizeof keys / sizeof *keys,
-    .read = read,
+    .position = "learned",
     .rules = rules,
     .rule_count = sizeof rules / sizeof *rules,
     .prefix = "transformer.",

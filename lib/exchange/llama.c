@@ -41,7 +41,7 @@ static const struct config_key qwen3_keys[] = {
     { "use_sliding_window", NULL, KEY_ONLY, 0, "false", "false", NULL },
 };
 
-static alibi_status read(struct alibi_config *c, const json_t *config, const char *path)
+static alibi_status llama_read(struct alibi_config *c, const json_t *config, const char *path)
 {
     const json_t *width = config_value(config, "head_dim");
 
@@ -64,7 +64,7 @@ static alibi_status read_mistral(struct alibi_config *c, const json_t *config, c
     const json_t *window = json_object_get(config, "sliding_window");
     size_t used;
 
-    TRY_RETURN(read(c, config, path));
+    TRY_RETURN(llama_read(c, config, path));
     used = strlen(c->position);
     if (window && !json_is_null(window) &&
         !(json_is_integer(window) && json_integer_value(window) > 0))
@@ -78,16 +78,16 @@ static alibi_status read_mistral(struct alibi_config *c, const json_t *config, c
 static alibi_status read_qwen2(struct alibi_config *c, const json_t *config, const char *path)
 {
     c->qkv_biases = true;
-    return read(c, config, path);
+    return llama_read(c, config, path);
 }
 
 static alibi_status read_qwen3(struct alibi_config *c, const json_t *config, const char *path)
 {
     c->qk_norm = true;
-    return read(c, config, path);
+    return llama_read(c, config, path);
 }
 
-static void write(const struct alibi_config *c, struct json_writer *w)
+static void llama_write(const struct alibi_config *c, struct json_writer *w)
 {
     json_write_int(w, "head_dim", c->width / c->heads);
     rope_write(c, w);
@@ -101,7 +101,7 @@ static void write_mistral(const struct alibi_config *c, struct json_writer *w)
         json_write_int(w, "sliding_window", window);
     else
         json_write_null(w, "sliding_window");
-    write(c, w);
+    llama_write(c, w);
 }
 
 static const struct tensor_rule rules[] = {
@@ -131,10 +131,11 @@ static const char *const ignored[] = { ".rotary_emb.inv_freq", NULL };
         .ignored = ignored,                                                                        \
     }
 
-const struct family family_llama = FAMILY("llama", "LlamaForCausalLM", llama_keys, read, write);
+const struct family family_llama =
+    FAMILY("llama", "LlamaForCausalLM", llama_keys, llama_read, llama_write);
 const struct family family_mistral =
     FAMILY("mistral", "MistralForCausalLM", mistral_keys, read_mistral, write_mistral);
 const struct family family_qwen2 =
-    FAMILY("qwen2", "Qwen2ForCausalLM", qwen2_keys, read_qwen2, write);
+    FAMILY("qwen2", "Qwen2ForCausalLM", qwen2_keys, read_qwen2, llama_write);
 const struct family family_qwen3 =
-    FAMILY("qwen3", "Qwen3ForCausalLM", qwen3_keys, read_qwen3, write);
+    FAMILY("qwen3", "Qwen3ForCausalLM", qwen3_keys, read_qwen3, llama_write);

@@ -61,7 +61,7 @@ static alibi_status read_heads(struct alibi_config *c, const json_t *config, con
                 path, type);
 }
 
-static alibi_status read(struct alibi_config *c, const json_t *config, const char *path)
+static alibi_status mpt_read(struct alibi_config *c, const json_t *config, const char *path)
 {
     const json_t *ratio = config_value(config, "expansion_ratio");
     const json_t *no_bias = config_value(config, "no_bias");
@@ -84,7 +84,7 @@ static alibi_status read(struct alibi_config *c, const json_t *config, const cha
     return read_position(c, config, path);
 }
 
-static void write(const struct alibi_config *c, struct json_writer *w)
+static void mpt_write(const struct alibi_config *c, struct json_writer *w)
 {
     (void)c;
     json_write_bool(w, "no_bias", true);
@@ -122,8 +122,8 @@ const struct family family_mpt = {
     .architecture = "MptForCausalLM",
     .keys = keys,
     .key_count = sizeof keys / sizeof *keys,
-    .read = read,
-    .write = write,
+    .read = mpt_read,
+    .write = mpt_write,
     .lacks = lacks,
     .rules = rules,
     .rule_count = sizeof rules / sizeof *rules,

@@ -27,7 +27,7 @@ static const struct config_key keys[] = {
     { "attention_bias", NULL, KEY_ONLY, 0, "true", "true", NULL },
 };
 
-static void write(const struct alibi_config *c, struct json_writer *w)
+static void neox_write(const struct alibi_config *c, struct json_writer *w)
 {
     struct rope r = rope_of(c);
 
@@ -62,7 +62,7 @@ const struct family family_neox = {
     .keys = keys,
     .key_count = sizeof keys / sizeof *keys,
     .read = rope_read_share,
-    .write = write,
+    .write = neox_write,
     .rules = rules,
     .rule_count = sizeof rules / sizeof *rules,
     .prefix = "gpt_neox.",
