@@ -284,18 +284,6 @@ alibi_status curves_by_position(struct curves **out, const struct view *v, int64
     return ALIBI_OK;
 }
 
-/* The figure is of one method: `count` curves in its colour. */
-static void become_parts(struct curves *c, const struct view *v, int method, int count)
-{
-    c->of = method;
-    c->chart.parts = true;
-    c->chart.count = count;
-    for (int i = 0; i < count; i++) {
-        c->series[i].name = c->name[i];
-        c->series[i].look = v->look[method] % LOOKS;
-    }
-}
-
 /* The training length, or the shortest, to the longest. */
 static int position_lengths(int64_t lengths[POSITION_LENGTHS], const struct view *v)
 {
@@ -329,8 +317,12 @@ alibi_status curves_of_positions(struct curves **out, const struct view *v, int 
             if (c->series[i].count > 0)
                 worst = fmax(worst, c->y[i][0]);
         }
-    become_parts(c, v, method, count);
+    c->of = method; /* the curves are parts of it, in its colour */
+    c->chart.parts = true;
+    c->chart.count = count;
     for (int i = 0; i < count; i++) {
+        c->series[i].name = c->name[i];
+        c->series[i].look = v->look[method] % LOOKS;
         snprintf(c->name[i], sizeof c->name[i], "%lld", (long long)lengths[i]);
         c->series[i].fade = count > 1 ? 0.65 * (count - 1 - i) / (count - 1) : 0;
         c->series[i].count = 0;
@@ -415,15 +407,6 @@ alibi_status curves_by_step(struct curves **out, const struct view *v,
 
 /* ---- fixed targets */
 
-static void add_estimate(struct curves *c, int series, double context, struct alibi_estimate e)
-{
-    int i = c->series[series].count;
-
-    add_point(c, series, context, e.value, NAN);
-    c->low[series][i] = e.value - e.error;
-    c->high[series][i] = e.value + e.error;
-}
-
 static void finish_targets(struct curves *c, const struct report_targets *t)
 {
     for (int m = 0; m < t->models; m++)
@@ -499,12 +482,18 @@ alibi_status curves_of_uses(struct curves **out, const struct view *v,
     TRY_RETURN(curves_new(&c, v));
     for (int m = 0; m < t->models; m++) {
         const struct alibi_target_context *at = t->model[m].kind[ALIBI_ALL_TARGETS].at;
+        int home = t->model[m].home, series = t->model[m].method;
 
-        for (int i = t->model[m].home; i < t->contexts; i++)
-            add_estimate(c, t->model[m].method, (double)at[i].context,
-                         i == t->model[m].home ? (struct alibi_estimate){ 0, 0 }
-                         : content             ? at[i].content
-                                               : at[i].beyond);
+        for (int i = home; i < t->contexts; i++) {
+            struct alibi_estimate e = content ? at[i].content : at[i].beyond;
+            int point = c->series[series].count;
+
+            if (i == home)
+                e = (struct alibi_estimate){ 0, 0 };
+            add_point(c, series, (double)at[i].context, e.value, NAN);
+            c->low[series][point] = e.value - e.error;
+            c->high[series][point] = e.value + e.error;
+        }
     }
     scale_uses(&c->chart, t);
     finish_targets(c, t);

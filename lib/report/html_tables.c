@@ -127,43 +127,10 @@ void html_stream_table(struct text *out, const struct view *stream)
 
 /* ---- every number: one row per method and length */
 
-static void append_measures(struct text *out, const struct alibi_eval_result *e, double sliding)
-{
-    const struct shown cells[] = {
-        show_ppl(e->ppl),
-        show_ppl(sliding),
-        show_real(e->nll, 4),
-        show_real(e->standard_error, 4),
-        show_ppl(e->word_ppl),
-        show_real(e->bits_per_byte, 4),
-        show_count((double)e->tokens),
-        show_bytes((double)e->peak_bytes),
-    };
-
-    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
-        text_append(out, "<td>%s</td>", cells[i].text);
-}
-
-static void append_method_rows(struct text *out, const struct view *v, int method)
+void html_full_table(struct text *out, const struct view *v)
 {
     struct view sliding = view_of(v, ALIBI_SLIDING);
 
-    for (int i = 0; i < v->lengths; i++) {
-        struct alibi_eval_result e = view_mean(v, method, v->length[i]);
-
-        html_begin_row(out, v, method, i == 0);
-        text_append(out, "<td%s>%lld</td>", trained_class(v, v->length[i]),
-                    (long long)v->length[i]);
-        if (e.tokens > 0)
-            append_measures(out, &e, view_ppl(&sliding, method, v->length[i]));
-        for (int k = 0; e.tokens == 0 && k < 8; k++)
-            text_append(out, "<td>" NO_VALUE "</td>");
-        text_append(out, "</tr>\n");
-    }
-}
-
-void html_full_table(struct text *out, const struct view *v)
-{
     text_append(out, "<div class=\"scroll\" role=\"region\" aria-label=\"Every measurement\" "
                      "tabindex=\"0\">\n<table class=\"data\">\n"
                      "<caption><div><b>Every measurement.</b> <span>± is one standard error of "
@@ -179,7 +146,26 @@ void html_full_table(struct text *out, const struct view *v)
                      "<th scope=\"col\">tokens<small>scored</small></th>"
                      "<th scope=\"col\">memory<small>peak</small></th></tr></thead>\n<tbody>\n");
     for (int m = 0; m < v->methods; m++)
-        append_method_rows(out, v, m);
+        for (int i = 0; i < v->lengths; i++) {
+            struct alibi_eval_result e = view_mean(v, m, v->length[i]);
+            const struct shown cells[] = {
+                show_ppl(e.ppl),
+                show_ppl(view_ppl(&sliding, m, v->length[i])),
+                show_real(e.nll, 4),
+                show_real(e.standard_error, 4),
+                show_ppl(e.word_ppl),
+                show_real(e.bits_per_byte, 4),
+                show_count((double)e.tokens),
+                show_bytes((double)e.peak_bytes),
+            };
+
+            html_begin_row(out, v, m, i == 0);
+            text_append(out, "<td%s>%lld</td>", trained_class(v, v->length[i]),
+                        (long long)v->length[i]);
+            for (size_t k = 0; k < sizeof cells / sizeof *cells; k++)
+                text_append(out, "<td>%s</td>", e.tokens > 0 ? cells[k].text : NO_VALUE);
+            text_append(out, "</tr>\n");
+        }
     text_append(out, "</tbody>\n</table>\n</div>\n");
 }
 

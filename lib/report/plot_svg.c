@@ -66,7 +66,8 @@ static void append_description(struct text *out, const struct figure *f)
 
 /* ---- axes */
 
-static void append_y_axis(struct text *out, const struct figure *f)
+/* Every second number across, counted from the last, has class "odd": a narrow page hides it. */
+static void append_axes(struct text *out, const struct figure *f)
 {
     text_append(out, "<g class=\"axis\">\n");
     for (int i = 0; i < f->y.ticks; i++) {
@@ -78,11 +79,7 @@ static void append_y_axis(struct text *out, const struct figure *f)
     }
     text_append(out, "<text class=\"axis-title\" x=\"%d\" y=\"-30\">%s%s</text>\n</g>\n", -f->left,
                 escape(f->chart->y_label).text, f->y.log ? ", log scale" : "");
-}
 
-/* Every second number, counted from the last, is of class "odd": a narrow page hides those. */
-static void append_x_axis(struct text *out, const struct figure *f)
-{
     text_append(out,
                 "<g class=\"axis\">\n"
                 "<line class=\"base\" x1=\"0\" x2=\"100%%\" y1=\"%.1f\" y2=\"%.1f\"/>\n",
@@ -138,24 +135,30 @@ static bool has_bounds(const struct figure *f, const struct series *s, int i)
            isfinite(s->high[i]);
 }
 
-/* The area between the bounds of points first..end-1. */
-static void append_band(struct text *out, const struct figure *f, const struct series *s, int first,
-                        int end)
-{
-    text_append(out, "<path class=\"band\" d=\"");
-    for (int i = first; i < end; i++)
-        text_append(out, "%s%.2f,%.1f", i == first ? "M" : "L", 100 * axis_place(&f->x, s->x[i]),
-                    bound_height(f, s->high[i]));
-    for (int i = end - 1; i >= first; i--)
-        text_append(out, "L%.2f,%.1f", 100 * axis_place(&f->x, s->x[i]),
-                    bound_height(f, s->low[i]));
-    text_append(out, "Z\"/>\n");
-}
-
-static void append_curve(struct text *out, const struct figure *f, const struct series *s)
+/* Bands and curve. A path has no percentages, so it is in an <svg> whose 100 units are stretched to
+ * the width. The bounds of a single point are a line. */
+static void append_curves(struct text *out, const struct figure *f, const struct series *s)
 {
     struct segment line, before = { .x1 = NAN };
 
+    text_append(out,
+                "<svg width=\"100%%\" height=\"%.0f\" viewBox=\"0 0 100 %.0f\" "
+                "preserveAspectRatio=\"none\" overflow=\"visible\">",
+                f->height, f->height);
+    for (int first = 0, end; first < s->count; first = end + 1) {
+        for (end = first; end < s->count && has_bounds(f, s, end);)
+            end++;
+        if (end - first < 2)
+            continue;
+        text_append(out, "<path class=\"band\" d=\"");
+        for (int i = first; i < end; i++)
+            text_append(out, "%s%.2f,%.1f", i == first ? "M" : "L",
+                        100 * axis_place(&f->x, s->x[i]), bound_height(f, s->high[i]));
+        for (int i = end - 1; i >= first; i--)
+            text_append(out, "L%.2f,%.1f", 100 * axis_place(&f->x, s->x[i]),
+                        bound_height(f, s->low[i]));
+        text_append(out, "Z\"/>\n");
+    }
     text_append(out,
                 "<path class=\"curve\" vector-effect=\"non-scaling-stroke\" "
                 "stroke-dasharray=\"%s\" d=\"",
@@ -168,25 +171,7 @@ static void append_curve(struct text *out, const struct figure *f, const struct 
         text_append(out, "L%.2f,%.1f", 100 * line.x1, f->height * (1 - line.y1));
         before = line;
     }
-    text_append(out, "\"/>\n");
-}
-
-/* Bands and curve. A path has no percentages, so it is in an <svg> whose 100 units are stretched to
- * the width. The bounds of a single point are a line. */
-static void append_curves(struct text *out, const struct figure *f, const struct series *s)
-{
-    text_append(out,
-                "<svg width=\"100%%\" height=\"%.0f\" viewBox=\"0 0 100 %.0f\" "
-                "preserveAspectRatio=\"none\" overflow=\"visible\">",
-                f->height, f->height);
-    for (int i = 0, end; i < s->count; i = end + 1) {
-        for (end = i; end < s->count && has_bounds(f, s, end);)
-            end++;
-        if (end - i > 1)
-            append_band(out, f, s, i, end);
-    }
-    append_curve(out, f, s);
-    text_append(out, "</svg>\n");
+    text_append(out, "\"/>\n</svg>\n");
     for (int i = 0; i < s->count; i++)
         if (has_bounds(f, s, i) && !(i > 0 && has_bounds(f, s, i - 1)) &&
             !(i + 1 < s->count && has_bounds(f, s, i + 1)))
@@ -220,32 +205,33 @@ static double point_height(const struct figure *f, double y)
     return f->height * (1 - fmin(fmax(axis_place(&f->y, y), 0), 1));
 }
 
-static struct shown point_place(const struct figure *f, double x)
-{
-    if (f->chart->distances)
-        return show_distances(x < 1 ? 0 : 1 + (int)log2(x));
-    return show_tick(round(x), 0);
-}
-
 /* The values that the script shows. */
 static void append_values(struct text *out, const struct figure *f, const struct series *s)
 {
     bool first = true;
 
     for (int i = 0; i < s->count; i++) {
+        struct shown x;
+
         if (!has_point(s, i, &f->x, &f->y))
             continue;
+        x = f->chart->distances ? show_distances(s->x[i] < 1 ? 0 : 1 + (int)log2(s->x[i]))
+                                : show_tick(round(s->x[i]), 0);
         text_append(out, "%s%.2f,%.1f,%s,%s,%s", first ? "" : ";", 100 * axis_place(&f->x, s->x[i]),
-                    point_height(f, s->y[i]), point_place(f, s->x[i]).text,
-                    chart_value(f->chart, s->y[i]).text, escape(point_error(f, s, i).text).text);
+                    point_height(f, s->y[i]), x.text, chart_value(f->chart, s->y[i]).text,
+                    escape(point_error(f, s, i).text).text);
         first = false;
     }
 }
 
-/* Markers of the points within the range. */
-static void append_markers(struct text *out, const struct figure *f, const struct series *s)
+/* Markers of the points within the range, and an arrow where the curve leaves it: its label may be
+ * far from there. */
+static void append_points(struct text *out, const struct figure *f, const struct series *s)
 {
+    static const char point[] =
+        "<svg class=\"point\" x=\"%.2f%%\" y=\"%.1f\"><path d=\"%s\"/></svg>\n";
     int last = s->count - 1;
+    struct segment line;
 
     while (last >= 0 && !has_point(s, last, &f->x, &f->y))
         last--;
@@ -255,22 +241,12 @@ static void append_markers(struct text *out, const struct figure *f, const struc
         if (!has_point(s, i, &f->x, &f->y) || !(place >= 0 && place <= 1) ||
             (f->chart->plain && !(f->chart->ends && i == last)))
             continue;
-        text_append(out, "<svg class=\"point\" x=\"%.2f%%\" y=\"%.1f\"><path d=\"%s\"/></svg>\n",
-                    100 * axis_place(&f->x, s->x[i]), point_height(f, s->y[i]),
+        text_append(out, point, 100 * axis_place(&f->x, s->x[i]), point_height(f, s->y[i]),
                     look_of(s->look)->marker);
     }
-}
-
-/* An arrow where the curve leaves the range: its label may be far from there. */
-static void append_arrows(struct text *out, const struct figure *f, const struct series *s)
-{
-    struct segment line;
-
     for (int i = 1; i < s->count; i++)
         if (series_leaves(&line, s, i, &f->x, &f->y))
-            text_append(out,
-                        "<svg class=\"point\" x=\"%.2f%%\" y=\"%.1f\"><path d=\"%s\"/></svg>\n",
-                        100 * line.x1, f->height * (1 - line.y1),
+            text_append(out, point, 100 * line.x1, f->height * (1 - line.y1),
                         line.y1 > 0.5 ? "M0,-8L5,0H-5Z" : "M0,8L5,0H-5Z");
 }
 
@@ -299,8 +275,7 @@ static void append_series(struct text *out, const struct figure *f, int series)
     append_values(out, f, s);
     text_append(out, "\">\n");
     append_curves(out, f, s);
-    append_markers(out, f, s);
-    append_arrows(out, f, s);
+    append_points(out, f, s);
     text_append(out, "</g>\n");
 }
 
@@ -375,8 +350,7 @@ void plot_svg(struct text *out, const struct chart *chart)
                 f.y.log ? "log" : "linear", f.id, f.id, f.height, TOP, f.right, BOTTOM, f.left,
                 f.left + f.right);
     append_description(out, &f);
-    append_y_axis(out, &f);
-    append_x_axis(out, &f);
+    append_axes(out, &f);
     if (chart->zero && !f.y.log)
         text_append(out, "<line class=\"base\" x1=\"0\" x2=\"100%%\" y1=\"%.1f\" y2=\"%.1f\"/>\n",
                     point_height(&f, 0), point_height(&f, 0));

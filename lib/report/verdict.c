@@ -192,14 +192,6 @@ out:
     return status;
 }
 
-static void append_verdict(struct text *out, const struct report_targets_model *m)
-{
-    if (m->reach < 0)
-        text_append(out, "<td>%s</td>", verdict_word(m));
-    else
-        text_append(out, "<td><b class=\"verdict reach%d\">%s</b></td>", m->reach, verdict_word(m));
-}
-
 /* "gain at 128", "not learned (0.41)" or "0.97 ±0.01": what follows is in smaller letters. */
 static void append_cell(struct text *out, const char *cell)
 {
@@ -246,7 +238,11 @@ alibi_status verdict_html(struct text *out, const struct view *v, const struct r
     text_append(out, "</tr></thead>\n<tbody>\n");
     for (int m = 0; m < t->models; m++) {
         html_begin_row(out, v, t->model[m].method, false);
-        append_verdict(out, &t->model[m]);
+        if (t->model[m].reach < 0)
+            text_append(out, "<td>%s</td>", verdict_word(&t->model[m]));
+        else
+            text_append(out, "<td><b class=\"verdict reach%d\">%s</b></td>", t->model[m].reach,
+                        verdict_word(&t->model[m]));
         for (int c = LOSS; c < table.columns; c++) {
             text_append(out, "<td>");
             append_cell(out, table_cell(&table, 1 + m, c));
