@@ -30,7 +30,7 @@ struct work {
     bool mine[ALIBI_LIST_MAX * ALIBI_LIST_MAX];     /* by number: methods within seeds */
 };
 
-/* So many models are left. */
+/* `models` are left. */
 static void count_models(struct work *w, int64_t models)
 {
     double later = models > 1 ? (double)models - 1 : 0;
@@ -41,21 +41,11 @@ static void count_models(struct work *w, int64_t models)
     w->forecast.test_tokens = w->test_tokens * (double)models;
 }
 
-static bool needs_passage(const struct alibi_compare_seed *m, const struct alibi_compare *c)
-{
-    return c->stream_tokens > 0 && m->passage.length == 0;
-}
-
-static bool needs_stream(const struct alibi_compare_seed *m, const struct alibi_compare *c)
-{
-    return c->stream_tokens > 0 && m->stream.length == 0;
-}
-
 bool result_is_complete(const struct alibi_compare_seed *m, const struct alibi_compare *c)
 {
     return m->lengths == c->lengths.count &&
            m->sliding_lengths == (c->sliding_tokens > 0 ? c->lengths.count : 0) &&
-           !needs_stream(m, c) && !needs_passage(m, c);
+           (c->stream_tokens == 0 || (m->stream.length > 0 && m->passage.length > 0));
 }
 
 /* ---- one model after the other */
@@ -118,7 +108,7 @@ static int list_tests(struct trial_test tests[TESTS_MAX], const struct request *
                                  .name = " sliding",
                                  .result = &s->sliding[i],
                                  .done = &s->sliding_lengths };
-    if (needs_stream(s, c))
+    if (c->stream_tokens > 0 && s->stream.length == 0)
         tests[count++] =
             (struct trial_test){ .eval = { .protocol = ALIBI_STREAM, .tokens = c->stream_tokens },
                                  .corpus = corpus,
@@ -126,7 +116,7 @@ static int list_tests(struct trial_test tests[TESTS_MAX], const struct request *
                                  .result = &s->stream,
                                  .done = &once[0] };
     /* The tokens of the stream in windows of the training length: what it is compared with. */
-    if (needs_passage(s, c))
+    if (c->stream_tokens > 0 && s->passage.length == 0)
         tests[count++] = (struct trial_test){
             .eval = { .length = r->training.train_length, .tokens = passage, .contiguous = true },
             .corpus = corpus,
@@ -190,9 +180,9 @@ static alibi_status announce(alibi_device *device, const struct request *r, cons
     const struct alibi_compare *c = &r->compare;
     int64_t models = w->forecast.models;
     const struct alibi_training *t = &r->training;
-    static const double MIB = 1 << 20;
     struct alibi_config config;
     struct alibi_plan plan;
+    char needed[BYTES_TEXT], available[BYTES_TEXT];
     int64_t free_bytes;
     double bytes;
 
@@ -205,9 +195,10 @@ static alibi_status announce(alibi_device *device, const struct request *r, cons
     bytes = checkpoint_bytes(plan.parameters, t->optimizer) * ((double)w->checkpoints + 1);
     if (bytes > (double)free_bytes)
         return fail(ALIBI_IO,
-                    "'%s' needs %.1f MiB for the checkpoints of %lld models, and the disk has %.1f "
-                    "MiB free; make room, or use another --out",
-                    dir, bytes / MIB, (long long)models, (double)free_bytes / MIB);
+                    "'%s' needs %s for the checkpoints of %lld models, and the disk has %s free; "
+                    "make room, or use another --out",
+                    dir, short_bytes(needed, (size_t)bytes), (long long)models,
+                    short_bytes(available, (size_t)free_bytes));
     call_note(call,
               "to train: %lld of %d x %d models (methods x seeds), %lld steps each; to test: at %d "
               "lengths",
@@ -406,22 +397,21 @@ out:
     return status;
 }
 
+static alibi_status take_folder(const struct request *r, const char *dir, struct lock **lock)
+{
+    TRY_RETURN(folder_create(dir));
+    TRY_RETURN(folder_refuse_other(dir, FOLDER_COMPARISON)); /* before the lock leaves its file */
+    TRY_RETURN(lock_take(lock, dir));
+    return request_enter(r, dir);
+}
+
 /* Makes `dir` the folder of the request. The other ranks find it made, and are compared with it. */
 static alibi_status enter(const struct request *r, const char *dir, struct lock **lock,
                           alibi_comm *comm)
 {
-    alibi_status status = ALIBI_OK;
     bool root = comm_is_root(comm);
 
-    if (root)
-        status = folder_create(dir);
-    if (root && status == ALIBI_OK) /* before the lock, which leaves a file */
-        status = folder_refuse_other(dir, FOLDER_COMPARISON);
-    if (root && status == ALIBI_OK)
-        status = lock_take(lock, dir);
-    if (root && status == ALIBI_OK)
-        status = request_enter(r, dir);
-    TRY_RETURN(comm_agree(comm, status));
+    TRY_RETURN(comm_agree(comm, root ? take_folder(r, dir, lock) : ALIBI_OK));
     TRY_RETURN(ranks_find(comm, dir, NAME_RECIPE));
     return comm_agree(comm, root ? ALIBI_OK : request_enter(r, dir));
 }

@@ -355,15 +355,13 @@ static alibi_status refuse_foreign(const char *path)
         return ALIBI_OK;
     TRY_RETURN(file_open_read(&f, path));
     status = file_read(f, start, sizeof start - 1, &got);
-    if (status == ALIBI_OK)
-        status = file_close(f);
-    else
-        (void)file_close(f);
+    (void)file_close(f); /* nothing was written */
+    TRY_RETURN(status);
     start[got] = '\0';
-    if (status == ALIBI_OK && got > 0 && !strstr(start, REPORT_SIGN))
+    if (got > 0 && !strstr(start, REPORT_SIGN))
         return fail(ALIBI_BAD_INPUT,
                     "'%s' exists and is no page of runs; remove it or choose another name", path);
-    return status;
+    return ALIBI_OK;
 }
 
 alibi_status alibi_report_runs(const char *const *dirs, int count, const char *path,
@@ -421,7 +419,7 @@ static alibi_status refuse_folder(const char *dir)
 {
     static const char *const signs[] = { NAME_EXPERIMENT, NAME_RECIPE };
     alibi_status status;
-    char *at = NULL, *above = NULL, *sign = NULL;
+    char *at = NULL, *above = NULL;
     bool found = false;
 
     TRY(path_absolute(&at, dir));
@@ -431,23 +429,17 @@ static alibi_status refuse_folder(const char *dir)
         at = above;
         above = NULL;
         for (int i = 0; i < 2 && !found; i++) {
-            TRY(path_join(&sign, at, signs[i]));
-            found = file_exists(sign);
-            mem_free(sign);
-            sign = NULL;
+            TRY(folder_has(&found, at, signs[i]));
         }
     }
     if (found)
-        status =
-            fail(ALIBI_BAD_INPUT,
-                 "'%s' has no page of its own, '%s' above it has one; give that folder", dir, at);
-    else
-        status = fail(ALIBI_BAD_INPUT,
-                      "'%s' holds no comparison, experiment or training run: it has no " NAME_RECIPE
-                      "; give the --out of 'alibi compare', 'reproduce' or 'train'",
-                      dir);
+        TRY(fail(ALIBI_BAD_INPUT,
+                 "'%s' has no page of its own, '%s' above it has one; give that folder", dir, at));
+    TRY(fail(ALIBI_BAD_INPUT,
+             "'%s' holds no comparison, experiment or training run: it has no " NAME_RECIPE
+             "; give the --out of 'alibi compare', 'reproduce' or 'train'",
+             dir));
 out:
-    mem_free(sign);
     mem_free(at);
     return status;
 }
@@ -459,14 +451,10 @@ alibi_status page_of_folder(const char *dir, int64_t refresh, bool *finished)
     json_t *json = NULL;
 
     TRY(path_join(&recipe, dir, NAME_RECIPE));
-    if (!folder_exists(dir)) {
-        status = fail(ALIBI_BAD_INPUT, "there is no folder '%s'", dir);
-        goto out;
-    }
-    if (!file_exists(recipe)) {
-        status = refuse_folder(dir);
-        goto out;
-    }
+    if (!folder_exists(dir))
+        TRY(fail(ALIBI_BAD_INPUT, "there is no folder '%s'", dir));
+    if (!file_exists(recipe))
+        TRY(refuse_folder(dir));
     TRY(json_read(&json, recipe));
     if (json_object_get(json, "methods"))
         TRY(write_comparison(dir, refresh, finished));

@@ -9,7 +9,7 @@
 
 enum { WARNINGS_BYTES = 1 << 16 }; /* of a rank; more is cut off */
 
-static void watch(void *user, const struct alibi_progress *p)
+static void watch_progress(void *user, const struct alibi_progress *p)
 {
     struct alone *a = user;
 
@@ -38,7 +38,7 @@ void alone_begin(struct alone *a, const struct alibi_call *call)
         return;
     a->call.comm = NULL;
     a->call.user = a;
-    a->call.progress = watch;
+    a->call.progress = watch_progress;
     a->call.log = keep_line;
     a->call.stop = &a->stop;
 }

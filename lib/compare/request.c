@@ -324,10 +324,8 @@ static alibi_status check_recipe(const struct request *asked, const char *dir, c
 
     TRY(file_read_all(&bytes, &length, path, REQUEST_BYTES_MAX));
     TRY(json_parse(&json, bytes, length, path));
-    if (!json_object_get(json, "methods")) {
-        status = fail(ALIBI_BAD_INPUT, "'%s' holds a training run; use another --out", dir);
-        goto out;
-    }
+    if (!json_object_get(json, "methods"))
+        TRY(fail(ALIBI_BAD_INPUT, "'%s' holds a training run; use another --out", dir));
     TRY(parse_recipe(&held, asked, bytes, length, path));
     if (asked->info.tokens == 0) /* the text is not read yet */
         held.builtin = asked->builtin;

@@ -254,13 +254,11 @@ alibi_status result_read(struct alibi_compare_seed *s, const char *method,
     current = json_object_get(file, "seed") != NULL;
     if (current)
         TRY(json_get_int(file, "seed", INT64_MIN, INT64_MAX, &seed, path));
-    if (strcmp(name, method) != 0 || seed != s->seed) {
-        status = fail(ALIBI_BAD_INPUT,
-                      "'%s' holds the results of '%s' with seed %lld, not of '%s' with seed %lld; "
-                      "remove it",
-                      path, name, (long long)seed, method, (long long)s->seed);
-        goto out;
-    }
+    if (strcmp(name, method) != 0 || seed != s->seed)
+        TRY(fail(ALIBI_BAD_INPUT,
+                 "'%s' holds the results of '%s' with seed %lld, not of '%s' with seed %lld; "
+                 "remove it",
+                 path, name, (long long)seed, method, (long long)s->seed));
     TRY(result_read_cost(file, s, path));
     if (!current)
         goto out;

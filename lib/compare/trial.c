@@ -54,13 +54,11 @@ static alibi_status open_trained(const struct trial *t, alibi_model **out)
     TRY(alibi_model_open_as(&model, t->device, t->run,
                             t->fit.length > 0 && t->fitted[0] ? t->fitted : t->position, t->call));
     TRY(checkpoint_read_state(model->path, &state, &training));
-    if (state.step != t->training.steps) {
-        status = fail(ALIBI_IO,
-                      "cannot evaluate '%s': its checkpoint of step %lld is unreadable and the "
-                      "newest readable one is of step %lld; repeat the command to train the rest",
-                      t->run, (long long)t->training.steps, (long long)state.step);
-        goto out;
-    }
+    if (state.step != t->training.steps)
+        TRY(fail(ALIBI_IO,
+                 "cannot evaluate '%s': its checkpoint of step %lld is unreadable and the "
+                 "newest readable one is of step %lld; repeat the command to train the rest",
+                 t->run, (long long)t->training.steps, (long long)state.step));
     *out = model;
     model = NULL;
 out:

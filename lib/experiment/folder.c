@@ -326,17 +326,14 @@ static alibi_status load_model(alibi_experiment *e, int model, int seed, const c
     TRY(check_settings(e, m, seed, file, path));
     if (text->text_checksum == 0) {
         TRY(path_of(&text_file, dir, FOLDER_TEXTS, text->name, ".json"));
-        status = fail(ALIBI_BAD_INPUT,
-                      "'%s', which describes the text of '%s', is missing: also copy " FOLDER_TEXTS
-                      "/*.json from where the experiment was run",
-                      text_file, path);
-        goto out;
+        TRY(fail(ALIBI_BAD_INPUT,
+                 "'%s', which describes the text of '%s', is missing: also copy " FOLDER_TEXTS
+                 "/*.json from where the experiment was run",
+                 text_file, path));
     }
-    if (seed_there != t->cost.seed || checksum != text->text_checksum) {
-        status = fail(ALIBI_BAD_INPUT, "'%s' is of a model of another %s; use another --out", path,
-                      seed_there != t->cost.seed ? "seed" : "text");
-        goto out;
-    }
+    if (seed_there != t->cost.seed || checksum != text->text_checksum)
+        TRY(fail(ALIBI_BAD_INPUT, "'%s' is of a model of another %s; use another --out", path,
+                 seed_there != t->cost.seed ? "seed" : "text"));
     fitted = json_string_value(json_object_get(file, "fitted"));
     snprintf(t->fitted, sizeof t->fitted, "%s", fitted ? fitted : "");
     TRY(result_read_cost(file, &t->cost, path));
@@ -470,11 +467,9 @@ static alibi_status load_text(alibi_experiment *e, int text, const char *dir)
     json_write_end(&w);
     TRY(compare_member(&difference, &asked, "asked", file, path));
     t->same = difference.length == 0;
-    if (!t->same && t->text_checksum != 0) {
-        status = fail(ALIBI_BAD_INPUT, "'%s' is of a text with %s; use another --out", path,
-                      difference.data);
-        goto out;
-    }
+    if (!t->same && t->text_checksum != 0)
+        TRY(fail(ALIBI_BAD_INPUT, "'%s' is of a text with %s; use another --out", path,
+                 difference.data));
     TRY(json_get_text(file, "path", &name, path));
     snprintf(t->info.name, sizeof t->info.name, "%s", name);
     TRY(json_get_text(file, "tokenizer", &name, path));

@@ -66,9 +66,8 @@ static alibi_status read_reference(struct reader *r, json_t *json, const char *e
     *out = (struct reference){ .model = -1, .number = NAN, .paper = NAN };
     if (json_is_number(json)) {
         out->number = json_number_value(json);
-        if (out->number <= 0)
-            return at_place(r, fail(ALIBI_BAD_INPUT, "a number above 0 is expected"));
-        return ALIBI_OK;
+        return out->number > 0 ? ALIBI_OK
+                               : at_place(r, fail(ALIBI_BAD_INPUT, "a number above 0 is expected"));
     }
     TRY_RETURN(KEYS(r, json, "model", "evaluation", "length", "quantity", "condition", "targets",
                     "task", "paper"));

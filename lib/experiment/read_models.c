@@ -100,10 +100,8 @@ static alibi_status read_recipe(struct reader *r, struct experiment_model *m, co
     char *path = NULL;
 
     model_groups(groups, m);
-    if (!json_is_string(name)) {
-        status = at_place(r, fail(ALIBI_BAD_INPUT, "the name of a recipe is expected"));
-        goto out;
-    }
+    if (!json_is_string(name))
+        TRY(at_place(r, fail(ALIBI_BAD_INPUT, "the name of a recipe is expected")));
     TRY(recipe_path(&path, r->e->path, json_string_value(name)));
     status = alibi_options_read(groups, 2, path);
     if (status == ALIBI_OK && (m->training.init != NULL || m->training.keep_best))
@@ -186,7 +184,7 @@ static alibi_status read_mix(struct experiment_model *m, const json_t *value)
         m->share[m->mix.count++] = share;
         sum += share;
         if (!(share > 0) || !(sum <= 1 + 1e-9))
-            return fail(ALIBI_BAD_INPUT, "each share has to be above 0, and their sum at most 1: "
+            return fail(ALIBI_BAD_INPUT, "each share must be above 0, and their sum at most 1: "
                                          "the text has the rest");
     }
     if (list == NULL)

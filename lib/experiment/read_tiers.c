@@ -150,12 +150,10 @@ static alibi_status fill_text(struct reader *r, const json_t *numbers, const jso
         if (*p == '\0')
             break;
         p++;
-        if (!read_number(&p, numbers, &number) || *p != '}') {
-            status = at_place(r, fail(ALIBI_BAD_INPUT,
-                                      "'{...}' must hold a number such as {L}, {2L} or {L/4}, with "
-                                      "L among the \"numbers\", and be whole"));
-            goto out;
-        }
+        if (!read_number(&p, numbers, &number) || *p != '}')
+            TRY(at_place(r, fail(ALIBI_BAD_INPUT,
+                                 "'{...}' must hold a number such as {L}, {2L} or {L/4}, with L "
+                                 "among the \"numbers\", and be whole")));
         p++;
         text_append(&filled, "%lld", (long long)number);
     }

@@ -100,10 +100,8 @@ alibi_status alibi_experiment_set_text(alibi_experiment *e, const char *name,
     int i = 0, copied = 0;
 
     TRY(find_text(e, name, &i));
-    if (count == 0 && valid != NULL && e->text[i].count == 0) {
-        status = fail(ALIBI_USAGE, "a validation text needs a training text '%s'", e->text[i].name);
-        goto out;
-    }
+    if (count == 0 && valid != NULL && e->text[i].count == 0)
+        TRY(fail(ALIBI_USAGE, "a validation text needs a training text '%s'", e->text[i].name));
     for (int k = 0; k < count; k++)
         TRY(check_path(paths[k]));
     if (valid != NULL)

@@ -196,7 +196,7 @@ static alibi_status check_space(alibi_device *device, const alibi_experiment *e,
                                 const struct work *w, const struct alibi_experiment_run *how,
                                 const char *dir)
 {
-    static const double MIB = 1 << 20;
+    char needed[BYTES_TEXT], available[BYTES_TEXT];
     struct disk disk = { 0 };
     double bytes;
     int64_t free_bytes;
@@ -220,9 +220,10 @@ static alibi_status check_space(alibi_device *device, const alibi_experiment *e,
     TRY_RETURN(folder_free_space(&free_bytes, dir));
     if (bytes > (double)free_bytes)
         return fail(ALIBI_IO,
-                    "'%s' needs %.1f MiB for the checkpoints of %d trainings, and the disk has "
-                    "%.1f MiB free; make room, use another --out%s",
-                    dir, bytes / MIB, w->count, (double)free_bytes / MIB,
+                    "'%s' needs %s for the checkpoints of %d trainings, and the disk has %s free; "
+                    "make room, use another --out%s",
+                    dir, short_bytes(needed, (size_t)bytes), w->count,
+                    short_bytes(available, (size_t)free_bytes),
                     how->discard_checkpoints ? "" : ", or --discard-checkpoints");
     return ALIBI_OK;
 }

@@ -469,13 +469,11 @@ alibi_status text_open(alibi_experiment *e, int text, const struct alibi_experim
     if (t->text_checksum == 0)
         TRY(begin_text(e, text, how, dir, folder));
     TRY(open_corpus(&corpus, t, borrowed, e->follows, how, folder, call));
-    if (t->text_checksum != 0 && t->text_checksum != corpus_checksum(corpus)) {
-        status = fail(ALIBI_BAD_INPUT,
-                      "'%s' holds results of another text '%s' (%s), or of another tokenizer; use "
-                      "another --out, or that text",
-                      dir, t->name, t->info.name);
-        goto out;
-    }
+    if (t->text_checksum != 0 && t->text_checksum != corpus_checksum(corpus))
+        TRY(fail(ALIBI_BAD_INPUT,
+                 "'%s' holds results of another text '%s' (%s), or of another tokenizer; use "
+                 "another --out, or that text",
+                 dir, t->name, t->info.name));
     t->corpus = corpus;
     corpus = NULL;
     TRY(enter_text(e, text, dir));
