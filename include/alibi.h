@@ -18,10 +18,10 @@
  *   - The library has no process-wide state that a call changes, apart from the memory counters,
  *     which are atomic, and injected faults, which are for tests. alibi_error() is per thread.
  *   - The first device that is opened changes settings of the process: OpenMP's idle threads sleep
- * from then on, and an OpenBLAS that does not know the CPU changes its kernels. Open a device
- * before other threads use OpenBLAS or read the environment.
+ *     from then on, and an OpenBLAS that does not know the CPU changes its kernels. Open a device
+ *     before other threads use OpenBLAS or read the environment.
  *   - Any number of threads may use a tokenizer, a corpus or a model at once. alibi_model_fit() is
- * the only function that changes one of them.
+ *     the only function that changes one of them.
  *   - A session is used by one thread at a time. Only alibi_session_cancel() may be called from
  *     any thread.
  *   - A device may be shared. On the CPU, passes of different threads run at once; on a GPU they
@@ -551,8 +551,8 @@ enum alibi_wire { ALIBI_WIRE_FP32, ALIBI_WIRE_BF16 };
  * otherwise MPI through the host's memory. nccl: an error if it cannot be used. */
 enum alibi_comm_by { ALIBI_COMM_AUTO, ALIBI_COMM_MPI, ALIBI_COMM_NCCL };
 
-/* What ranks divide: the state of the optimizer, or also the sums of gradients. In the second case
- * gradients are sent during each pass, and memory holds those of only one layer. */
+/* The memory that ranks divide: the state of the optimizer, or also the sums of gradients. In the
+ * second case gradients are sent during each pass, and memory holds those of only one layer. */
 enum alibi_shard { ALIBI_SHARD_OPTIMIZER, ALIBI_SHARD_GRADIENTS };
 
 struct alibi_training {
@@ -727,8 +727,8 @@ enum alibi_foreign { ALIBI_HUGGING_FACE, ALIBI_GGUF };
 struct alibi_exchanged {
     char family[ALIBI_NAME_MAX]; /* "bloom" */
     int64_t parameters;
-    /* Of an export: the factor by which its embedding was multiplied and, if the output layer
-     * shares it, the last norm divided; 1: nothing changed. */
+    /* Export: the factor by which the embedding was multiplied and, if the output layer shares it,
+     * the last norm divided; 1: nothing changed. */
     double embedding_scale;
     bool tokenizer; /* false: there is none that both sides can read; text of an import is then
                        token ids */
@@ -1500,8 +1500,8 @@ struct alibi_experiment_plan_model {
     size_t memory, available;         /* of the device, as in struct alibi_plan */
     bool fits;
     size_t checkpoint; /* bytes of one on the disk */
-    /* Of one training and its tests, and of its part in speed evaluations, which have no training.
-     * 0: not measured; NaN: requested, but its steps do not fit the device. */
+    /* One training and its tests, and its part in speed evaluations, which have no training. 0: not
+     * measured; NaN: requested, but its steps do not fit the device. */
     double seconds, speed_seconds;
 };
 

@@ -254,7 +254,7 @@ function save(figure, kind) {
 
 /* ---- tables */
 
-/* What a cell or the button of a heading says: small print comes after a blank. */
+/* The text of a cell or of the button of a heading: small print comes after a blank. */
 function cellText(cell) {
   return Array.from((cell.querySelector('button') || cell).childNodes).map(function (node) { return node.textContent.trim(); })
     .filter(Boolean).join(' ');

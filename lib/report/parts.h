@@ -406,8 +406,8 @@ void append_rules(struct text *out, const struct view *v);
 
 /* ---- the terminal (text.c) and experiments (experiment.c) */
 
-/* Breaks lines at blanks. The first begins after `indent` columns, the others with so many blanks.
- */
+/* Breaks lines at blanks. The first one begins after `indent` columns, the others with `indent`
+ * blanks. */
 void append_wrapped(struct text *out, const char *text, int columns, int indent);
 /* "caption, on 65.5K tokens: ..." before a table, and the rules of its protocol after it. */
 alibi_status append_caption(struct text *out, const struct view *v, int columns,

@@ -31,8 +31,9 @@ def attention(
     heads. Queries are at the last positions of the keys. slopes: [heads] or [batch, heads], or None
     for no bias; flash-attn's name alibi_slopes is accepted too. eps: keys that together provably
     have less than this share of a query's weight are skipped; 0 computes every pair. window: a
-    query sees so many keys at most, its own included; 0: all. return_lse: the result is (out, lse),
-    lse [batch, heads, queries] being the logarithm of each query's sum of exponentials, in fp32.
+    query sees at most this many keys, its own included; 0: all. return_lse: the result is (out,
+    lse), lse [batch, heads, queries] being the logarithm of each query's sum of exponentials, in
+    fp32.
 
     NumPy arrays give an array, PyTorch tensors a tensor, with gradients of q, k, v and slopes if
     queries == keys. On the CPU it is computed in fp32 and returned in the type of q. Tensors on a
