@@ -124,8 +124,11 @@ static alibi_status input_fill(struct input *in)
 alibi_status alibi_text_check(const char *text, size_t bytes, const char *name)
 {
     size_t valid = utf8_valid_prefix(text, bytes);
-    const char *zero = valid > 0 ? memchr(text, 0, valid) : NULL;
+    const char *zero;
 
+    if (bytes == 0) /* which may have no address */
+        return ALIBI_OK;
+    zero = memchr(text, 0, valid);
     TRY_RETURN(foreign_refuse(text, bytes, name));
     if (zero != NULL)
         return fail_at_zero(name, zero - text);
