@@ -152,9 +152,12 @@ static void print_reach(const struct alibi_targets_result *r, bool learned)
                (long long)r->request.length);
         return;
     }
-    printf("\nThe model%s %s%s: from %lld to %lld tokens of context it ", learned ? "" : "†",
-           alibi_reach_name(r->reach, NULL), r->reach == ALIBI_USES ? " far text" : "",
-           (long long)r->request.length, (long long)far->context);
+    printf("\nThe model%s %s%s", learned ? "" : "†", alibi_reach_name(r->reach, NULL),
+           r->reach == ALIBI_USES ? " far text" : "");
+    if (r->reach == ALIBI_USES && r->falls_to > r->request.length && r->falls_to < far->context)
+        printf(", to %lld tokens", (long long)r->falls_to);
+    printf(": from %lld to %lld tokens of context it ", (long long)r->request.length,
+           (long long)far->context);
     if (none)
         printf("neither gains nor loses");
     else

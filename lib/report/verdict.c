@@ -41,11 +41,21 @@ static struct layout layout_of(const struct report_experiment *x, const struct r
     return l;
 }
 
-static const char *verdict_word(const struct report_targets_model *m)
+/* "uses, to 1024": the step after that context shows no gain of its own. */
+static struct shown show_verdict(const struct report_targets_model *m)
 {
-    if (m->ceiling)
-        return "ceiling";
-    return m->reach < 0 ? NO_VALUE : alibi_reach_name(m->reach, NULL);
+    const struct alibi_target_context *at = m->kind[ALIBI_ALL_TARGETS].at;
+    struct shown s;
+
+    if (m->ceiling || m->reach < 0)
+        snprintf(s.text, sizeof s.text, "%s", m->ceiling ? "ceiling" : NO_VALUE);
+    else if (m->reach != ALIBI_USES || m->falls_to >= at[m->far].context)
+        snprintf(s.text, sizeof s.text, "%s", alibi_reach_name(m->reach, NULL));
+    else if (m->falls_to > at[m->home].context)
+        snprintf(s.text, sizeof s.text, "uses, to %lld", (long long)m->falls_to);
+    else
+        snprintf(s.text, sizeof s.text, "uses, by no single step");
+    return s;
 }
 
 /* The score at the longest length; a task that was not learned at L says nothing there. */
@@ -93,7 +103,7 @@ static void set_model(struct table *table, int row, const struct layout *l,
     int home = home_of(t, m);
 
     table_set(table, row, MODEL, "%s", x->model[m->method]);
-    table_set(table, row, VERDICT, "%s", verdict_word(m));
+    table_set(table, row, VERDICT, "%s", show_verdict(m).text);
     table_set(table, row, LOSS, "%s", show_real(at[home].nll.value, 3).text);
     for (int c = l->from; c < t->contexts; c++)
         if (c > home)
@@ -148,7 +158,8 @@ static void append_notes(struct text *out, const struct report_experiment *x,
 {
     text_append(out, "No verdict: it is worse by 0.01 nats, and not every seed shows that. Gains "
                      "are over L, in nats per token. The loss falls at every step from L up to "
-                     "\"falls to\", shown at 95%%.");
+                     "\"falls to\", shown at 95%%; \"uses, to N\" says that this ends before the "
+                     "longest context.");
     if (x->tasks > 0)
         text_append(out, " A task past L counts only if its score at L, in brackets, is 0.95 or "
                          "more.");
@@ -239,10 +250,10 @@ alibi_status verdict_html(struct text *out, const struct view *v, const struct r
     for (int m = 0; m < t->models; m++) {
         html_begin_row(out, v, t->model[m].method, false);
         if (t->model[m].reach < 0)
-            text_append(out, "<td>%s</td>", verdict_word(&t->model[m]));
+            text_append(out, "<td>%s</td>", show_verdict(&t->model[m]).text);
         else
             text_append(out, "<td><b class=\"verdict reach%d\">%s</b></td>", t->model[m].reach,
-                        verdict_word(&t->model[m]));
+                        show_verdict(&t->model[m]).text);
         for (int c = LOSS; c < table.columns; c++) {
             text_append(out, "<td>");
             append_cell(out, table_cell(&table, 1 + m, c));

@@ -151,7 +151,7 @@ has "fixed targets" '^alibi-16 +8 +[0-9.]+ ±[0-9.]+ +-?[0-9.]+ ±[0-9.]+ +–$'
 has "and what its columns are" '^gain: nll with L tokens of context - nll with these; swapped: ' table
 has "with their controls, as wide as the terminal" '^ +64( +-?[0-9.]+ ±[0-9.]+){3}$' table
 has "the rest in a second part" '^ +64( +-?[0-9.]+ ±[0-9.]+){2}$' table
-has "and a verdict" '^alibi-16 +(breaks|holds|uses|–) +[0-9.]+( +-?[0-9.]+)+$' table
+has "and a verdict" '^alibi-16 +(breaks|holds|uses(, [a-z0-9 ]+)?|–) +[0-9.]+( +-?[0-9.]+)+$' table
 has "by rules that it prints" '^  breaks  the loss with the longest context is above ' table
 has "and one of a score" '^6\. does not hold: ALiBi finds' table
 has "and none past what was learned" '^7\. not shown: And at 64' table

@@ -434,6 +434,12 @@ static void the_first_table_has_the_verdicts_and_their_rules(void **state)
     assert_ok(report_experiment_text(&shown, &s->x, 120, false));
     assert_true(strstr(shown.data, "alibi ") < strstr(shown.data, "\n1. "));
     assert_contains(shown.data, " uses ");
+    assert_lacks(shown.data, "uses, to 1024");
+    text_free(&shown);
+    s->target[0].falls_to = 256;
+    assert_ok(report_experiment_text(&shown, &s->x, 120, false));
+    assert_contains(shown.data, " uses, to 256 ");
+    s->target[0].falls_to = 1024;
     assert_contains(shown.data, "not learned (0.25)\n");
     text_free(&shown);
     free_sample(s);
