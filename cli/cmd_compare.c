@@ -62,6 +62,9 @@ static alibi_status run(const struct cli_line *line, void *user)
     else if (result) /* only rank 0 has one */
         TRY(alibi_compare_text(&report, result, cli_columns(), cli_colour()));
     cli_print_report(report, job->json ? NULL : job->out);
+    if (result && !job->json) /* perplexity by length does not say it */
+        printf("far text: alibi probe targets %s/METHOD%s says whether a model uses it\n", job->out,
+               line->operand_count > 0 ? " TEXT" : "");
 out:
     alibi_compare_free(result);
     alibi_corpus_free(corpus);

@@ -23,6 +23,9 @@ cp stdout table
 for word in $methods whole/report.html whole/results.json whole/results.csv; do
     has "prints $word" "$word" table
 done
+has "names the probe of far text" '^far text: alibi probe targets whole/METHOD says' table
+check "which takes one of the folders" \
+    "$ALIBI" probe targets whole/alibi --blocks 2 --contexts 16,32
 for file in results.json results.csv report.html; do
     holds "writes $file" test -s whole/$file
 done
