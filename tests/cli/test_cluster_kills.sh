@@ -28,7 +28,9 @@ for i in $(seq 50); do
     # OpenMPI 4.1's mpirun may stay when a rank dies while it connects.
     (sleep 5 && kill -KILL $launcher) 2> /dev/null &
     wait $launcher
-    newest=$(ls -d killed/step-* 2> /dev/null | grep -v old | tail -n 1 | sed 's/.*step-0*//')
+    # A folder without a manifest is a save that was killed, and no checkpoint.
+    newest=$(ls -d killed/step-*/manifest.json 2> /dev/null | grep -v old | tail -n 1 |
+        sed 's/.*step-0*//; s/[^0-9].*//')
     [ "${newest:-0}" -ge "$saved" ] || lost=$((lost + 1))
     saved=${newest:-0}
 done
