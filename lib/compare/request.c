@@ -174,7 +174,7 @@ static const struct alibi_option options[] = {
 
 const struct alibi_option *alibi_compare_options(int *count)
 {
-    *count = sizeof options / sizeof *options;
+    *count = COUNT(options);
     return options;
 }
 
@@ -360,7 +360,6 @@ static const struct json_field text_counts[] = {
     COUNTED(paths), COUNTED(checksum), COUNTED(documents), COUNTED(tokens),
     COUNTED(words), COUNTED(bytes),    COUNTED(vocab),
 };
-enum { TEXT_COUNTS = sizeof text_counts / sizeof *text_counts };
 
 static alibi_status write_text(const struct request *r, const char *path)
 {
@@ -377,7 +376,7 @@ static alibi_status write_text(const struct request *r, const char *path)
     json_write_int(&w, "tokenizer", r->tokenizer);
     json_write_object(&w, "text");
     json_write_string(&w, "path", name);
-    json_write_fields(&w, text_counts, TEXT_COUNTS, &r->info);
+    json_write_fields(&w, text_counts, COUNT(text_counts), &r->info);
     json_write_string(&w, "tokenizer", r->type);
     json_write_bool(&w, "own_valid", r->own_valid);
     json_write_end(&w);
@@ -472,7 +471,7 @@ static alibi_status read_text(struct request *r, const json_t *text, const char 
 {
     const char *value;
 
-    for (int i = 0; i < TEXT_COUNTS; i++)
+    for (int i = 0; i < COUNT(text_counts); i++)
         if (json_object_get(text, text_counts[i].name))
             TRY_RETURN(json_read_fields(text, &text_counts[i], 1, &r->info, path));
     if (json_object_get(text, "path")) {

@@ -35,9 +35,9 @@ const struct family family_bloom = {
     .name = "bloom",
     .architecture = "BloomForCausalLM",
     .keys = keys,
-    .key_count = sizeof keys / sizeof *keys,
+    .key_count = COUNT(keys),
     .embedding_norm = true,
     .rules = rules,
-    .rule_count = sizeof rules / sizeof *rules,
+    .rule_count = COUNT(rules),
     .prefix = "transformer.",
 };

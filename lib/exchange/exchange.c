@@ -155,7 +155,7 @@ static const char *const position_options[] = {
 
 static bool is_of_position(const char *name)
 {
-    for (size_t i = 0; i < sizeof position_options / sizeof *position_options; i++)
+    for (int i = 0; i < COUNT(position_options); i++)
         if (strcmp(name, position_options[i]) == 0)
             return true;
     return false;
@@ -292,7 +292,6 @@ static const struct program {
     [ALIBI_HUGGING_FACE] = { "Hugging Face", "hf", family_at, huggingface_write },
     [ALIBI_GGUF] = { "llama.cpp", "gguf", llamacpp_family_at, llamacpp_write },
 };
-enum { PROGRAMS = sizeof programs / sizeof *programs };
 
 /* Another program that has a family for the model; NULL: none. */
 static alibi_status find_other(const struct program **out, const struct program *than,
@@ -302,7 +301,7 @@ static alibi_status find_other(const struct program **out, const struct program 
     struct differences d = { 0 };
     const struct family *f;
 
-    for (const struct program *p = programs; p < programs + PROGRAMS; p++)
+    for (const struct program *p = programs; p < programs + COUNT(programs); p++)
         for (int i = 0; p != than && !*out && (f = p->family_at(i)); i++) {
             TRY(find_differences(&d, f, config));
             if (d.count == 0)
@@ -369,7 +368,7 @@ static const char *type_of(int precision)
 
 static alibi_status check_export(const char *model, const struct alibi_export *how)
 {
-    if (how->format < 0 || how->format >= PROGRAMS)
+    if (how->format < 0 || how->format >= COUNT(programs))
         return fail(ALIBI_USAGE, "cannot export '%s': format %d is not known", model, how->format);
     if (how->weights < ALIBI_PRECISION_AUTO || how->weights > ALIBI_Q8_0)
         return fail(ALIBI_USAGE,

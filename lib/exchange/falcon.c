@@ -48,9 +48,9 @@ const struct family family_falcon = {
     .name = "falcon",
     .architecture = "FalconForCausalLM",
     .keys = keys,
-    .key_count = sizeof keys / sizeof *keys,
+    .key_count = COUNT(keys),
     .position = "alibi:scaled",
     .rules = rules,
-    .rule_count = sizeof rules / sizeof *rules,
+    .rule_count = COUNT(rules),
     .prefix = "transformer.",
 };

@@ -8,11 +8,9 @@ static const struct family *const families[] = { &family_bloom,   &family_mpt,  
                                                  &family_gpt2,    &family_neox,  &family_llama,
                                                  &family_mistral, &family_qwen2, &family_qwen3 };
 
-enum { FAMILIES = sizeof families / sizeof *families };
-
 const struct family *family_at(int index)
 {
-    return index >= 0 && index < FAMILIES ? families[index] : NULL;
+    return index >= 0 && index < COUNT(families) ? families[index] : NULL;
 }
 
 alibi_status family_find(const struct family **out, family_at_fn *at, const char *name,

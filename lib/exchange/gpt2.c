@@ -46,10 +46,10 @@ const struct family family_gpt2 = {
     .name = "gpt2",
     .architecture = "GPT2LMHeadModel",
     .keys = keys,
-    .key_count = sizeof keys / sizeof *keys,
+    .key_count = COUNT(keys),
     .position = "learned",
     .rules = rules,
-    .rule_count = sizeof rules / sizeof *rules,
+    .rule_count = COUNT(rules),
     .prefix = "transformer.",
     .ignored = ignored,
 };

@@ -90,6 +90,7 @@ out:
 /* ---- writing */
 
 enum { ROWS_BYTES = 1 << 20 };
+static const int64_t SHARD_BYTES = 5000000000; /* as transformers writes them */
 
 /* The type that transformers loads the weights in. */
 static const char *torch_type(const struct outgoing *o)
@@ -285,7 +286,7 @@ out:
 static int divide(const struct outgoing *o, struct weight_file *shards)
 {
     const struct tensor_source *s = o->tensors;
-    int64_t limit = o->shard_bytes > 0 ? o->shard_bytes : 5000000000;
+    int64_t limit = o->shard_bytes > 0 ? o->shard_bytes : SHARD_BYTES;
     int count = 0;
 
     for (int i = 0; i < s->count; i++) {
@@ -373,7 +374,7 @@ static alibi_status make_room(const char *folder, const char *aside)
         names_free(names, count);
     }
     if (kind == PATH_FILE || count > 0)
-        return fail(ALIBI_BAD_INPUT, "cannot write a model to '%s': %s", folder,
+        return fail(ALIBI_BAD_INPUT, "cannot write a model to '%s': %s; use another --out", folder,
                     kind == PATH_FILE ? "it is a file" : "the folder is not empty");
     return folder_exists(aside) ? folder_remove(aside) : ALIBI_OK;
 }

@@ -125,10 +125,9 @@ static const char *const ignored[] = { ".rotary_emb.inv_freq", NULL };
 
 #define FAMILY(NAME, ARCHITECTURE, KEYS, READ, WRITE)                                              \
     {                                                                                              \
-        .name = (NAME), .architecture = (ARCHITECTURE), .keys = (KEYS),                            \
-        .key_count = sizeof(KEYS) / sizeof *(KEYS), .read = (READ), .write = (WRITE),              \
-        .rules = rules, .rule_count = sizeof rules / sizeof *rules, .prefix = "model.",            \
-        .ignored = ignored,                                                                        \
+        .name = (NAME), .architecture = (ARCHITECTURE), .keys = (KEYS), .key_count = COUNT(KEYS),  \
+        .read = (READ), .write = (WRITE), .rules = rules, .rule_count = COUNT(rules),              \
+        .prefix = "model.", .ignored = ignored,                                                    \
     }
 
 const struct family family_llama =

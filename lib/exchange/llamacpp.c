@@ -117,7 +117,7 @@ static uint32_t file_type(const struct gguf_type *type)
         uint32_t number;
     } types[] = { { "F32", 0 }, { "F16", 1 }, { "Q8_0", 7 }, { "BF16", 32 } };
 
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+    for (int i = 0; i < COUNT(types); i++)
         if (strcmp(types[i].name, type->name) == 0)
             return types[i].number;
     return 0;

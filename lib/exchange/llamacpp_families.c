@@ -237,7 +237,7 @@ static alibi_status read_rotary(struct alibi_config *c, const json_t *config, co
                                          "attention.value_length" };
     char name[64];
 
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (int i = 0; i < COUNT(names); i++) {
         const json_t *value;
         snprintf(name, sizeof name, "%s.%s", arch, names[i]);
         value = config_value(config, name);

@@ -55,7 +55,7 @@ static const struct pre {
     { "stablelm2", QWEN2, true, false },
 };
 
-enum { PRES = sizeof pres / sizeof *pres };
+enum { PRES = COUNT(pres) };
 
 static const struct pre *pre_named(struct slice name)
 {

@@ -121,11 +121,11 @@ const struct family family_mpt = {
     .name = "mpt",
     .architecture = "MptForCausalLM",
     .keys = keys,
-    .key_count = sizeof keys / sizeof *keys,
+    .key_count = COUNT(keys),
     .read = mpt_read,
     .write = mpt_write,
     .lacks = lacks,
     .rules = rules,
-    .rule_count = sizeof rules / sizeof *rules,
+    .rule_count = COUNT(rules),
     .prefix = "transformer.",
 };

@@ -60,11 +60,11 @@ const struct family family_neox = {
     .name = "gpt_neox",
     .architecture = "GPTNeoXForCausalLM",
     .keys = keys,
-    .key_count = sizeof keys / sizeof *keys,
+    .key_count = COUNT(keys),
     .read = rope_read_share,
     .write = neox_write,
     .rules = rules,
-    .rule_count = sizeof rules / sizeof *rules,
+    .rule_count = COUNT(rules),
     .prefix = "gpt_neox.",
     .ignored = ignored,
 };

@@ -380,7 +380,7 @@ static const struct json_field text_numbers[] = {
     NUMBER("valid_checksum", valid_checksum),
 };
 enum {
-    TEXT_NUMBERS = sizeof text_numbers / sizeof *text_numbers,
+    TEXT_NUMBERS = COUNT(text_numbers),
     TEXT_NUMBERS_OLD = TEXT_NUMBERS - 3,
 };
 

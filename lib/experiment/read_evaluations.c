@@ -244,7 +244,7 @@ static alibi_status check_keys(struct reader *r, const json_t *json, int kind, c
         { "depths", TASKS },
     };
 
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    for (int i = 0; i < COUNT(keys); i++)
         if (json_object_get(json, keys[i].key) && !(keys[i].kinds & 1 << kind)) {
             reader_enter(r, keys[i].key);
             return at_place(

@@ -31,7 +31,6 @@ static const struct json_field fields[] = {
     NUMBER(train_seconds), NUMBER(train_error), NUMBER(train_memory),
     NUMBER(eval_seconds),  NUMBER(eval_error),  NUMBER(eval_memory),
 };
-enum { FIELDS = sizeof fields / sizeof *fields };
 
 /* ---- the file */
 
@@ -58,7 +57,7 @@ void speed_write(struct json_writer *w, const alibi_experiment *e, int evaluatio
             json_write_int(w, "length", v->lengths.at[i]);
             json_write_string(w, "device", s->device);
             json_write_string(w, "date", s->date);
-            json_write_fields(w, fields, FIELDS, s);
+            json_write_fields(w, fields, COUNT(fields), s);
             json_write_end(w);
         }
 }
@@ -121,7 +120,7 @@ alibi_status speed_load(alibi_experiment *e, int evaluation, const char *dir)
         s = find_entry(e, evaluation, model, length);
         if (s == NULL)
             continue;
-        TRY(json_read_fields(entry, fields, FIELDS, s, path));
+        TRY(json_read_fields(entry, fields, COUNT(fields), s, path));
         snprintf(s->device, sizeof s->device, "%s", device);
         snprintf(s->date, sizeof s->date, "%s", date);
     }

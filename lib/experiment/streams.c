@@ -16,7 +16,6 @@ static const struct json_field fields[] = {
     NUMBER(read_seconds), NUMBER(read_error),  NUMBER(decode_seconds),
     NUMBER(decode_error), NUMBER(cache_bytes),
 };
-enum { FIELDS = sizeof fields / sizeof *fields };
 
 /* ---- result.json */
 
@@ -34,7 +33,7 @@ void streams_write(struct json_writer *w, const alibi_experiment *e, int model, 
             json_write_object_line(w, NULL);
             json_write_string(w, "evaluation", e->evaluation[v].name);
             json_write_int(w, "length", e->evaluation[v].lengths.at[i]);
-            json_write_fields(w, fields, FIELDS, &t->measured[v][i].stream);
+            json_write_fields(w, fields, COUNT(fields), &t->measured[v][i].stream);
             json_write_end(w);
         }
     json_write_end(w);
@@ -54,7 +53,7 @@ alibi_status streams_read(const alibi_experiment *e, struct trained *t, const js
 
         TRY_RETURN(json_get_text(entry, "evaluation", &name, path));
         TRY_RETURN(json_get_int(entry, "length", 1, INT64_MAX, &length, path));
-        TRY_RETURN(json_read_fields(entry, fields, FIELDS, &s, path));
+        TRY_RETURN(json_read_fields(entry, fields, COUNT(fields), &s, path));
         for (int v = 0; v < e->evaluations; v++)
             for (int i = 0; i < e->evaluation[v].lengths.count; i++)
                 if (e->evaluation[v].kind == KIND_STREAM && t->measured[v] != NULL &&
@@ -177,7 +176,7 @@ void streams_report(struct json_writer *w, const alibi_experiment *e)
                 json_write_string(w, "model", e->model[m].name);
                 json_write_int(w, "length", e->evaluation[v].lengths.at[i]);
                 json_write_int(w, "seeds", seeds);
-                json_write_fields(w, fields, FIELDS, &s);
+                json_write_fields(w, fields, COUNT(fields), &s);
                 json_write_end(w);
             }
     json_write_end(w);

@@ -386,7 +386,7 @@ const char *dash_of(int look)
     static const char *const dashes[] = { "none",         "7 4",  "2 4", "10 3 2 3",
                                           "14 4 2 3 2 4", "18 5", "4 2" };
 
-    return dashes[look / LOOKS % (int)(sizeof dashes / sizeof *dashes)];
+    return dashes[look / LOOKS % COUNT(dashes)];
 }
 
 /* The first words of two names are the same: "fox-512", "fox:free=0.5". */

@@ -147,7 +147,7 @@ static struct words words_of(const char *name)
         { "bam_beta", "bam: beta of each head, the power of the distance", "beta" },
     };
 
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    for (int i = 0; i < COUNT(known); i++)
         if (strcmp(name, known[i].name) == 0)
             return known[i];
     return (struct words){ name, name, name };

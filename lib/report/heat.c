@@ -18,7 +18,7 @@ static const struct {
     { 0.01, 0.08, "1%" }, { 0.02, 0.17, "2%" }, { 0.05, 0.29, "5%" }, { 0.1, 0.43, "10%" },
     { 0.2, 0.58, "20%" }, { 0.4, 0.76, "40%" }, { 0.7, 0.95, "70%" },
 };
-enum { SHADES = sizeof shades / sizeof *shades };
+enum { SHADES = COUNT(shades) };
 
 /* -1: below all of them. */
 static int shade_of(double share)

@@ -162,7 +162,7 @@ void html_full_table(struct text *out, const struct view *v)
             html_begin_row(out, v, m, i == 0);
             text_append(out, "<td%s>%lld</td>", trained_class(v, v->length[i]),
                         (long long)v->length[i]);
-            for (size_t k = 0; k < sizeof cells / sizeof *cells; k++)
+            for (int k = 0; k < COUNT(cells); k++)
                 text_append(out, "<td>%s</td>", e.tokens > 0 ? cells[k].text : NO_VALUE);
             text_append(out, "</tr>\n");
         }

@@ -2,7 +2,6 @@
  *
  * A number has only significant digits, and a unit that fits its size. Limits are half a last digit
  * below the power of ten, so that 9.9996 becomes 10.0 and not 10.000. */
-#include <locale.h>
 #include <math.h>
 #include <string.h>
 
@@ -12,19 +11,14 @@
 
 static struct shown shown(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Always in the C locale, so that the same values give the same bytes in every program. */
 static struct shown shown(const char *format, ...)
 {
     struct shown s = { "" };
-    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    locale_t before = uselocale(plain);
     va_list args;
 
     va_start(args, format);
-    vsnprintf(s.text, sizeof s.text, format, args);
+    text_format(s.text, sizeof s.text, format, args);
     va_end(args);
-    uselocale(before);
-    freelocale(plain);
     return s;
 }
 
@@ -261,7 +255,7 @@ void table_set(struct table *t, int row, int column, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    vsnprintf(t->cells[row * t->columns + column], CELL_BYTES, format, args);
+    text_format(t->cells[row * t->columns + column], CELL_BYTES, format, args);
     va_end(args);
 }
 

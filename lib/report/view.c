@@ -338,7 +338,7 @@ const struct alibi_option *setting_at(const struct alibi_compare_result *r, int 
     for (int i = 0; i < count; i++) {
         bool skipped = false;
 
-        for (size_t k = 0; k < sizeof other / sizeof *other; k++)
+        for (int k = 0; k < COUNT(other); k++)
             skipped |= strcmp(options[i].name, other[k]) == 0;
         if (!skipped && index-- == 0)
             return &options[i];
