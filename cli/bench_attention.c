@@ -228,7 +228,7 @@ static alibi_status measure_layers(const struct cli_subject *s,
     row->layers = calloc(count, sizeof *row->layers);
     row->every_pair = how->skip > 0 ? calloc(count, sizeof *row->every_pair) : NULL;
     if (!row->layers || (how->skip > 0 && !row->every_pair))
-        return cli_fail(ALIBI_MEMORY, "no memory for the times of %zu layers", count - 1);
+        return cli_fail(ALIBI_MEMORY, "not enough memory for the times of %zu layers", count - 1);
     return alibi_bench_model_attention(s->model, s->corpus, cli_subject_split(s), how, row->length,
                                        row->layers, row->every_pair, cli_call());
 }

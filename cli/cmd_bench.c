@@ -657,7 +657,9 @@ static alibi_status open_subject(struct job *job, const struct cli_line *line)
     if (!job->path)
         return alibi_device_open(&s->device, &s->compute, cli_call());
     if (line->recipe)
-        return cli_fail(ALIBI_USAGE, "--recipe has no effect with --model");
+        return cli_fail(
+            ALIBI_USAGE,
+            "--recipe has no effect with --model, which has options of its own; omit one");
     s->path = job->path;
     TRY_RETURN(cli_subject_open_model(s, line, 1));
     return cli_subject_open_text(s, line, BUILTIN_GROUP);

@@ -65,7 +65,8 @@ static alibi_status choose_lengths(const struct job *job, const alibi_model *mod
     if (job->protocol == ALIBI_STREAM && (job->length || job->lengths.count))
         return cli_fail(
             ALIBI_USAGE,
-            "--protocol stream has no length: every token has all earlier tokens as context");
+            "--protocol stream has no length: every token has all earlier tokens as context; omit "
+            "--length and --lengths");
     if (job->length && job->lengths.count)
         return cli_fail(ALIBI_USAGE, "--length and --lengths exclude each other; give one of them");
     *out = job->lengths;
@@ -124,10 +125,10 @@ static alibi_status check_request(const struct job *job, const alibi_model *mode
                         job->contiguous ? "" : alibi_protocol_view(job->protocol)->name);
     for (int i = 0; i < lengths->count; i++) {
         if (job->stride > lengths->at[i])
-            return cli_fail(ALIBI_USAGE, "stride %lld is more than length %lld",
+            return cli_fail(ALIBI_USAGE, "stride %lld is more than length %lld; give at most that",
                             (long long)job->stride, (long long)lengths->at[i]);
         if (job->block && job->block < lengths->at[i])
-            return cli_fail(ALIBI_USAGE, "block %lld is less than length %lld",
+            return cli_fail(ALIBI_USAGE, "block %lld is less than length %lld; give at least that",
                             (long long)job->block, (long long)lengths->at[i]);
     }
     for (int i = 0; i < lengths->count; i++) {

@@ -94,7 +94,8 @@ static alibi_status generate(const struct job *job, const char *path, const char
     alibi_status status;
 
     if (!prompts || !outputs)
-        TRY(cli_fail(ALIBI_MEMORY, "not enough memory for %d continuations", count));
+        TRY(cli_fail(ALIBI_MEMORY, "not enough memory for %d continuations; give a smaller --count",
+                     count));
     for (int i = 0; i < count; i++) {
         prompts[i] = (struct alibi_prompt){ prompt, bytes };
         outputs[i] = (struct output){ .prompt = prompt,
@@ -107,8 +108,10 @@ static alibi_status generate(const struct job *job, const char *path, const char
     TRY(alibi_generate(model, prompts, count, &how, emit, outputs, cli_call()));
     for (int i = 0; i < count; i++)
         if (outputs[i].out_of_memory)
-            TRY(cli_fail(ALIBI_MEMORY, "not enough memory for the text of %d continuations",
-                         count));
+            TRY(cli_fail(
+                ALIBI_MEMORY,
+                "not enough memory for the text of %d continuations; give a smaller --count",
+                count));
     for (int i = 0; i < count; i++) {
         if (count > 1)
             printf("%s--- seed %lld\n", i > 0 ? "\n" : "", (long long)(job->seed + i));

@@ -217,8 +217,11 @@ static alibi_status print_plan(alibi_experiment *e, alibi_device *device, const 
     if (!timed)
         printf("--time measures a few steps of each model, and says how long it takes\n");
     if (!fits)
-        return cli_fail(ALIBI_MEMORY, "a model does not fit in the %s of the device",
-                        cli_short_bytes(memory, plan.model[0].available));
+        return cli_fail(
+            ALIBI_MEMORY,
+            "a model does not fit in the %s of the device; use another --tier, or select the others "
+            "with --only",
+            cli_short_bytes(memory, plan.model[0].available));
     return ALIBI_OK;
 }
 

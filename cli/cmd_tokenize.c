@@ -214,10 +214,11 @@ static alibi_status run(const struct cli_line *line, void *user)
 
     TRY(check(line, job));
     TRY(choose_input(line, &in));
+    if (!job->train)
+        TRY(alibi_tokenizer_open(&t, job->tokenizer, job->end));
     if (job->train)
-        return learn(job, &in);
-    TRY(alibi_tokenizer_open(&t, job->tokenizer, job->end));
-    if (job->print_ids)
+        TRY(learn(job, &in));
+    else if (job->print_ids)
         TRY(alibi_tokenize_each(t, in.paths, in.count, &job->reading, cli_print_ids,
                                 &(bool){ false }, cli_call()));
     else if (job->decode)

@@ -316,9 +316,11 @@ static alibi_status run(const struct cli_line *line, void *user)
     cli_terminal_clear();
     (job->json ? print_json : print_result)(job, &result);
     if (result.diverged) /* at all ranks */
-        TRY(cli_agree(cli_fail(ALIBI_NUMERIC,
-                               "the training has diverged to a loss of %.4g; '%s' keeps it",
-                               result.loss, job->out)));
+        TRY(cli_agree(
+            cli_fail(ALIBI_NUMERIC,
+                     "the training has diverged to a loss of %.4g; '%s' keeps it; use a smaller "
+                     "--lr and another --out",
+                     result.loss, job->out)));
 out:
     alibi_corpus_free(corpus);
     alibi_device_free(job->device);

@@ -101,7 +101,9 @@ alibi_status alibi_experiment_set_text(alibi_experiment *e, const char *name,
 
     TRY(find_text(e, name, &i));
     if (count == 0 && valid != NULL && e->text[i].count == 0)
-        TRY(fail(ALIBI_USAGE, "a validation text needs a training text '%s'", e->text[i].name));
+        TRY(fail(ALIBI_USAGE,
+                 "text '%s' has a validation part, but nothing to train on; give %s=PATH too",
+                 e->text[i].name, e->text[i].name));
     for (int k = 0; k < count; k++)
         TRY(check_path(paths[k]));
     if (valid != NULL)

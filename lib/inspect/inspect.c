@@ -556,7 +556,9 @@ static alibi_status inspect_folder(struct page *p, const char *path, const struc
         TRY(inspect_tokenizer(p, path));
     else
         status = fail(ALIBI_BAD_INPUT,
-                      "'%s' has no checkpoint, no report, no token shards and no tokenizer", path);
+                      "'%s' has no checkpoint, no report, no token shards and no tokenizer; give a "
+                      "folder that a command wrote, or a file",
+                      path);
 out:
     mem_free(checkpoint);
     return status;
