@@ -90,14 +90,9 @@ struct range comm_stretch(const alibi_comm *c, int64_t span, int64_t from)
 
 /* ---- opening */
 
-static int row_words(int ranks)
-{
-    return STAGING / ranks;
-}
-
 size_t channel_bytes(int ranks)
 {
-    return 2 * (size_t)ranks * (size_t)row_words(ranks) * sizeof(float);
+    return 2 * (size_t)ranks * (size_t)(STAGING / ranks) * sizeof(float);
 }
 
 static alibi_status new_rows(struct channel *ch)
@@ -119,7 +114,7 @@ static alibi_status new_rows(struct channel *ch)
 }
 
 /* GPUs are connected by NCCL if that is possible, or demanded. */
-static alibi_status connect(struct channel *ch, int by, const struct alibi_call *call)
+static alibi_status connect_gpus(struct channel *ch, int by, const struct alibi_call *call)
 {
     alibi_status status;
 
@@ -147,11 +142,11 @@ alibi_status channel_new(struct channel **out, alibi_comm *c, struct device *dev
                                 .wire = wire,
                                 .rank = comm_rank(c),
                                 .size = comm_size(c),
-                                .stride = row_words(comm_size(c)) };
+                                .stride = STAGING / comm_size(c) };
         status = new_rows(ch);
     }
     TRY(comm_agree(c, status));
-    TRY(connect(ch, by, call));
+    TRY(connect_gpus(ch, by, call));
     *out = ch;
     ch = NULL;
 out:
@@ -184,8 +179,7 @@ static struct tensor row(const struct channel *ch, void *rows, int rank, enum dt
     return tensor_1(tensor_at(all, (int64_t)rank * ch->stride), type, count);
 }
 
-/* Numbers of a type that a row has room for, and the words of some numbers. */
-static int64_t room(const struct channel *ch, enum dtype type)
+int64_t channel_room(const struct channel *ch, enum dtype type)
 {
     return (int64_t)ch->stride * (int64_t)sizeof(float) / (int64_t)dtype_bytes(type);
 }
@@ -195,7 +189,7 @@ static int words(enum dtype type, int64_t count)
     return (int)(((size_t)count * dtype_bytes(type) + sizeof(float) - 1) / sizeof(float));
 }
 
-/* Begins an exchange of so many words of each row; `to_all`: row 0 of `send` goes to all. */
+/* Begins an exchange of the counted words of each row; `to_all`: row 0 of `send` goes to all. */
 static alibi_status begin(struct channel *ch, bool to_all)
 {
     const struct ops *ops = ch->device->ops;
@@ -233,31 +227,6 @@ static alibi_status end(struct channel *ch)
     return ALIBI_OK;
 }
 
-static alibi_status exchange(struct channel *ch, bool to_all)
-{
-    TRY_RETURN(begin(ch, to_all));
-    return end(ch);
-}
-
-/* ---- rows that others fill (ranks.h) */
-
-int64_t channel_room(const struct channel *ch, enum dtype type)
-{
-    return room(ch, type);
-}
-
-struct tensor channel_outgoing(struct channel *ch, int rank, enum dtype type, int64_t count)
-{
-    ch->send_counts[rank] = words(type, count);
-    return row(ch, ch->send, rank, type, count);
-}
-
-struct tensor channel_incoming(struct channel *ch, int rank, enum dtype type, int64_t count)
-{
-    ch->receive_counts[rank] = words(type, count);
-    return row(ch, ch->receive, rank, type, count);
-}
-
 /* Around whatever belongs to an exchange: by NCCL, between these two it is queued in its stream. */
 static alibi_status enter(struct channel *ch)
 {
@@ -271,12 +240,33 @@ static alibi_status leave(struct channel *ch, alibi_status status)
     return status != ALIBI_OK ? status : left;
 }
 
+/* ---- rows that others fill (ranks.h) */
+
+struct tensor channel_outgoing(struct channel *ch, int rank, enum dtype type, int64_t count)
+{
+    ch->send_counts[rank] = words(type, count);
+    return row(ch, ch->send, rank, type, count);
+}
+
+struct tensor channel_incoming(struct channel *ch, int rank, enum dtype type, int64_t count)
+{
+    ch->receive_counts[rank] = words(type, count);
+    return row(ch, ch->receive, rank, type, count);
+}
+
 alibi_status channel_exchange(struct channel *ch)
 {
+    alibi_status status;
+
     TRY_RETURN(enter(ch));
-    TRY_RETURN(leave(ch, exchange(ch, false)));
+    status = begin(ch, false);
+    if (status == ALIBI_OK)
+        status = end(ch);
+    TRY_RETURN(leave(ch, status));
     return channel_settle(ch);
 }
+
+/* ---- parts of flat buffers, in pieces of which a row has room for one */
 
 static alibi_status copy(struct channel *ch, struct tensor to, struct tensor from)
 {
@@ -288,22 +278,17 @@ static alibi_status copy(struct channel *ch, struct tensor to, struct tensor fro
 }
 
 /* Part of a flat buffer of `span` numbers. */
-struct part {
+struct flat_part {
     struct tensor numbers;
     struct range where;
     int64_t span;
 };
 
-static struct part whole(struct tensor flat)
-{
-    return (struct part){ flat, { 0, tensor_count(flat) }, tensor_count(flat) };
-}
-
 /* The numbers of a rank's shard, counted in it, that piece `piece` of a part has. */
-static struct range piece_of(const struct channel *ch, const struct part *part, int64_t piece,
+static struct range piece_of(const struct channel *ch, const struct flat_part *part, int64_t piece,
                              int rank, enum dtype type)
 {
-    int64_t end = part->where.first + part->where.count, most = room(ch, type);
+    int64_t end = part->where.first + part->where.count, most = channel_room(ch, type);
     int64_t first = before(part->span, rank, ch->size, part->where.first) + piece * most;
     int64_t left = before(part->span, rank, ch->size, end) - first;
 
@@ -311,7 +296,7 @@ static struct range piece_of(const struct channel *ch, const struct part *part, 
 }
 
 /* Whether some rank has numbers in that piece. */
-static bool has_piece(const struct channel *ch, const struct part *part, int64_t piece,
+static bool has_piece(const struct channel *ch, const struct flat_part *part, int64_t piece,
                       enum dtype type)
 {
     for (int r = 0; r < ch->size; r++)
@@ -321,7 +306,7 @@ static bool has_piece(const struct channel *ch, const struct part *part, int64_t
 }
 
 /* Numbers `some` of a rank's shard from their places in the part to a row, or back. */
-static alibi_status copy_row(struct channel *ch, struct tensor row, const struct part *part,
+static alibi_status copy_row(struct channel *ch, struct tensor row, const struct flat_part *part,
                              int rank, struct range some, bool back)
 {
     struct range s;
@@ -351,7 +336,7 @@ static struct tensor arrived(const struct channel *ch, int rank, enum dtype type
 }
 
 /* Begins to send the piece of each rank's shard to that rank. */
-static alibi_status send_pieces(struct channel *ch, const struct part *part, int64_t piece,
+static alibi_status send_pieces(struct channel *ch, const struct flat_part *part, int64_t piece,
                                 enum dtype type, bool from_root)
 {
     int mine = words(type, piece_of(ch, part, piece, ch->rank, type).count);
@@ -370,12 +355,17 @@ static alibi_status send_pieces(struct channel *ch, const struct part *part, int
 
 /* ---- sums */
 
-/* sum becomes itself plus the received rows, in the order of ranks. */
-static alibi_status add_rows(struct channel *ch, struct tensor sum)
+/* The sums that wait become themselves plus the received rows, in the order of ranks. */
+static alibi_status add_pending(struct channel *ch)
 {
     struct device *dev = ch->device;
-    int64_t count = tensor_count(sum), most = room(ch, DTYPE_F32);
+    struct tensor sum = ch->pending;
+    int64_t count = tensor_count(sum), most = channel_room(ch, DTYPE_F32);
 
+    if (!sum.data)
+        return ALIBI_OK;
+    ch->pending = tensor_none();
+    TRY_RETURN(end(ch));
     for (int r = 0; r < ch->size; r++) {
         struct tensor from = arrived(ch, r, ch->wire, count);
 
@@ -396,17 +386,6 @@ static alibi_status add_rows(struct channel *ch, struct tensor sum)
     return ALIBI_OK;
 }
 
-static alibi_status add_pending(struct channel *ch)
-{
-    struct tensor sum = ch->pending;
-
-    if (!sum.data)
-        return ALIBI_OK;
-    ch->pending = tensor_none();
-    TRY_RETURN(end(ch));
-    return tensor_count(sum) > 0 ? add_rows(ch, sum) : ALIBI_OK;
-}
-
 alibi_status channel_settle(struct channel *ch)
 {
     return ch->nccl ? nccl_wait(ch->nccl) : add_pending(ch);
@@ -420,32 +399,30 @@ alibi_status channel_release(struct channel *ch)
 
 /* By NCCL the sums follow the exchange in its stream; by MPI they wait until somebody needs them,
  * so that the exchange passes meanwhile. */
-static alibi_status reduce_piece(struct channel *ch, struct tensor sums, const struct part *part,
-                                 int64_t piece)
-{
-    struct range mine = piece_of(ch, part, piece, ch->rank, ch->wire);
-
-    TRY_RETURN(send_pieces(ch, part, piece, ch->wire, false));
-    ch->pending = vector_part(sums, mine.first, mine.count);
-    return ch->nccl ? add_pending(ch) : ALIBI_OK;
-}
-
 alibi_status channel_reduce(struct channel *ch, struct tensor sums, int64_t span,
                             struct tensor numbers, struct range where)
 {
-    const struct part part = { numbers, where, span };
+    const struct flat_part part = { numbers, where, span };
 
     for (int64_t piece = 0; has_piece(ch, &part, piece, ch->wire); piece++) {
+        struct range mine = piece_of(ch, &part, piece, ch->rank, ch->wire);
+        alibi_status status;
+
         TRY_RETURN(add_pending(ch));
         TRY_RETURN(enter(ch));
-        TRY_RETURN(leave(ch, reduce_piece(ch, sums, &part, piece)));
+        status = send_pieces(ch, &part, piece, ch->wire, false);
+        if (status == ALIBI_OK)
+            ch->pending = vector_part(sums, mine.first, mine.count);
+        if (status == ALIBI_OK && ch->nccl)
+            status = add_pending(ch);
+        TRY_RETURN(leave(ch, status));
     }
     return ALIBI_OK;
 }
 
 /* ---- copies */
 
-static alibi_status gather_piece(struct channel *ch, const struct part *part, int64_t piece)
+static alibi_status gather_piece(struct channel *ch, const struct flat_part *part, int64_t piece)
 {
     const enum dtype type = DTYPE_F32;
     struct range mine = piece_of(ch, part, piece, ch->rank, type);
@@ -456,7 +433,8 @@ static alibi_status gather_piece(struct channel *ch, const struct part *part, in
         ch->send_counts[r] = r != ch->rank ? words(type, mine.count) : 0;
         ch->receive_counts[r] = r != ch->rank ? words(type, theirs) : 0;
     }
-    TRY_RETURN(exchange(ch, true));
+    TRY_RETURN(begin(ch, true));
+    TRY_RETURN(end(ch));
     for (int r = 0; r < ch->size; r++) {
         struct range some = piece_of(ch, part, piece, r, type);
         if (r != ch->rank)
@@ -468,7 +446,7 @@ static alibi_status gather_piece(struct channel *ch, const struct part *part, in
 
 alibi_status channel_all_gather(struct channel *ch, struct tensor flat)
 {
-    const struct part part = whole(flat);
+    const struct flat_part part = { flat, { 0, tensor_count(flat) }, tensor_count(flat) };
 
     TRY_RETURN(channel_settle(ch));
     for (int64_t piece = 0; ch->size > 1 && has_piece(ch, &part, piece, DTYPE_F32); piece++) {
@@ -499,8 +477,8 @@ alibi_status channel_broadcast(struct channel *ch, struct tensor flat)
     return ALIBI_OK;
 }
 
-static alibi_status scatter_piece(struct channel *ch, struct tensor shard, const struct part *part,
-                                  int64_t piece)
+static alibi_status scatter_piece(struct channel *ch, struct tensor shard,
+                                  const struct flat_part *part, int64_t piece)
 {
     const enum dtype type = DTYPE_F32;
     struct range mine = piece_of(ch, part, piece, ch->rank, type);
@@ -512,7 +490,7 @@ static alibi_status scatter_piece(struct channel *ch, struct tensor shard, const
 
 alibi_status channel_scatter(struct channel *ch, struct tensor shard, struct tensor flat)
 {
-    const struct part part = whole(flat);
+    const struct flat_part part = { flat, { 0, tensor_count(flat) }, tensor_count(flat) };
 
     TRY_RETURN(channel_settle(ch));
     for (int64_t piece = 0; has_piece(ch, &part, piece, DTYPE_F32); piece++) {
@@ -522,29 +500,13 @@ alibi_status channel_scatter(struct channel *ch, struct tensor shard, struct ten
     return channel_settle(ch);
 }
 
-/* The received numbers of a rank's shard to their places in `values`, which begin with the first
- * one of the part. */
-static alibi_status read_row(struct channel *ch, const struct part *part, int rank, float *values)
-{
-    struct range some = piece_of(ch, part, 0, rank, DTYPE_F32), s;
-    struct tensor from = row(ch, ch->receive, rank, DTYPE_F32, some.count);
-
-    for (int64_t done = 0; done < some.count; done += s.count) {
-        s = stretch(part->span, rank, ch->size, some.first + done);
-        s.count = s.count < some.count - done ? s.count : some.count - done;
-        TRY_RETURN(ch->device->ops->download(ch->device, values + s.first - part->where.first,
-                                             vector_part(from, done, s.count)));
-    }
-    return ALIBI_OK;
-}
-
 alibi_status channel_gather(struct channel *ch, struct tensor shard, int64_t span, int64_t from,
                             int64_t count, float *values)
 {
     TRY_RETURN(channel_settle(ch));
     for (int64_t after = from + count; from < after; from += ch->stride) {
         int64_t some = after - from < ch->stride ? after - from : ch->stride;
-        const struct part part = { tensor_none(), { from, some }, span };
+        const struct flat_part part = { tensor_none(), { from, some }, span };
         struct range mine = piece_of(ch, &part, 0, ch->rank, DTYPE_F32);
 
         for (int r = 0; r < ch->size; r++) {
@@ -555,8 +517,17 @@ alibi_status channel_gather(struct channel *ch, struct tensor shard, int64_t spa
         TRY_RETURN(copy(ch, row(ch, ch->send, 0, DTYPE_F32, mine.count),
                         vector_part(shard, mine.first, mine.count)));
         TRY_RETURN(channel_exchange(ch));
-        for (int r = 0; ch->rank == 0 && r < ch->size; r++)
-            TRY_RETURN(read_row(ch, &part, r, values));
+        for (int r = 0; ch->rank == 0 && r < ch->size; r++) {
+            struct range theirs = piece_of(ch, &part, 0, r, DTYPE_F32), s;
+            struct tensor received = row(ch, ch->receive, r, DTYPE_F32, theirs.count);
+
+            for (int64_t done = 0; done < theirs.count; done += s.count) {
+                s = stretch(span, r, ch->size, theirs.first + done);
+                s.count = s.count < theirs.count - done ? s.count : theirs.count - done;
+                TRY_RETURN(ch->device->ops->download(ch->device, values + s.first - from,
+                                                     vector_part(received, done, s.count)));
+            }
+        }
         values = ch->rank == 0 ? values + some : NULL;
     }
     return ALIBI_OK;

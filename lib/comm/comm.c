@@ -88,7 +88,7 @@ static alibi_status start_watch(alibi_comm *c)
     return ALIBI_OK;
 }
 
-static alibi_status connect(alibi_comm *c)
+static alibi_status connect_ranks(alibi_comm *c)
 {
     wire_open_function *open = NULL;
     void *library;
@@ -124,7 +124,7 @@ alibi_status alibi_comm_open(alibi_comm **out)
         /* OpenMPI 4.1 does not always notice that a rank dies before all are connected, and then
          * waits for it without end. SIGALRM ends the process instead. */
         alarm(25 + (unsigned)(ranks < COMM_BLOCKS ? ranks : COMM_BLOCKS) / 4);
-        status = connect(c);
+        status = connect_ranks(c);
         alarm(0);
     }
     /* One rank needs no connection: a program that was built without MPI works under a launcher. */

@@ -47,7 +47,7 @@ alibi_status nccl_wait(struct nccl *n);
  */
 
 int64_t channel_room(const struct channel *ch, enum dtype type); /* numbers of a row at most */
-/* So many numbers will go to that rank, or come from it: the row of them, for channel_exchange. */
+/* `count` numbers will go to that rank, or come from it: the row of them, for channel_exchange. */
 struct tensor channel_outgoing(struct channel *ch, int rank, enum dtype type, int64_t count);
 struct tensor channel_incoming(struct channel *ch, int rank, enum dtype type, int64_t count);
 alibi_status channel_exchange(struct channel *ch);

@@ -19,8 +19,8 @@
  * that beginning.
  *
  * A key of zeros has a score that is its bias alone, below the bound of the tile that it stands
- * for, and adds nothing to y. So tiles that were not sent cause at most twice the error of leaving
- * them out. They get a quarter of the budget, and attention itself half of it: together no more
+ * for, and adds nothing to y. So tiles that were not sent cause at most twice the error of skipping
+ * them. They get a quarter of the budget, and attention itself half of it: together no more
  * than one process promises, except that the log-sum-exp may err to both sides.
  *
  * A rank that fails outside of sequence_fetch calls sequence_end: its agreement meets that with
@@ -63,8 +63,7 @@ alibi_status sequence_new(struct sequence **out, alibi_comm *c, struct device *d
     device_lock(dev);
     status = channel_new(&s->channel, c, dev, DTYPE_F32, ALIBI_COMM_AUTO, call);
     device_unlock(dev);
-    if (status != ALIBI_OK)
-        goto out;
+    TRY(status);
     *out = s;
     s = NULL;
 out:
@@ -184,7 +183,7 @@ static alibi_status measure_queries(struct fetch *f)
     struct attention_args near = *f->a;
     int64_t Lq = f->a->q.shape[1], H = f->a->q.shape[2];
     struct tensor norms = tensor_3(f->scratch, dtype_sums(f->a->q.type), Lq, H, 1);
-    struct tensor each = f->a->q; /* as so many sequences of one token */
+    struct tensor each = f->a->q; /* as Lq sequences of one token */
 
     each.shape[0] = Lq;
     each.shape[1] = 1;
@@ -230,8 +229,8 @@ static alibi_status prepare(struct fetch *f)
     size_t bytes = 0;
 
     if (channel_room(s->channel, f->a->k.type) < tile)
-        return fail(ALIBI_USAGE, "%d ranks: heads of %lld numbers are too wide for so many",
-                    s->size, (long long)f->a->k.shape[3]);
+        return fail(ALIBI_USAGE, "%d ranks: heads of %lld numbers are too wide", s->size,
+                    (long long)f->a->k.shape[3]);
     TRY_RETURN(NEW_ZERO_ARRAY(&f->norms, s->size * keys, "the norms of keys"));
     TRY_RETURN(NEW_ZERO_ARRAY(&f->needed, s->size * Hkv * f->words, "the keys that ranks need"));
     TRY_RETURN(NEW_ARRAY(&f->lists, 4 * s->size * keys, "the tiles between ranks"));
@@ -470,7 +469,7 @@ static int64_t tiles_at_once(int64_t count, int64_t first, int64_t most)
 }
 
 /* All tiles that are needed, in exchanges of at most a row of each rank. A rank that cannot copy
- * tiles takes part in all of them. An exchange that fails here may go on elsewhere, where nobody
+ * tiles takes part in all of them. An exchange that fails here may continue elsewhere, where nobody
  * would answer an agreement: that is the end of the pass without one. */
 static alibi_status pass_tiles(struct fetch *f, alibi_status status)
 {

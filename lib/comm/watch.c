@@ -21,7 +21,7 @@
 
 #include "comm/watch.h"
 
-/* Signs within the limit: so many may be lost in a row. */
+/* Signs within the limit: this many may be lost in a row. */
 enum { SIGNS = 24 };
 
 struct sign {

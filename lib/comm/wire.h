@@ -21,8 +21,9 @@ struct wire_host {
     void *user;
 };
 
-/* Row r of send goes to rank r, row r of receive comes from rank r: so many words of 4 bytes. A row
- * begins `stride` words after the one before; send_stride 0: the same goes to all. */
+/* Row r of send, send_counts[r] words of 4 bytes, goes to rank r; row r of receive,
+ * receive_counts[r] words, comes from rank r. A row begins `stride` words after the one before;
+ * send_stride 0: the same goes to all. */
 struct rows {
     const void *send;
     void *receive;
