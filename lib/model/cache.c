@@ -42,24 +42,6 @@ struct cache {
     double *largest_keys; /* [N, slots] with a window: of all keys so far, dropped ones included */
 };
 
-/* Finds the store of each layer. */
-static void make_stores(struct cache *c)
-{
-    for (int64_t n = 0; n < c->model->config.layers; n++) {
-        const struct position *p = model_position(c->model, n);
-        int64_t window = narrower(c->window.positions, p->window);
-        int i = 0;
-
-        while (i < c->stores && (c->store[i].window != window || c->store[i].sinks != p->sinks))
-            i++;
-        if (i == c->stores) {
-            c->store[c->stores++].window = window;
-            c->store[i].sinks = p->sinks;
-        }
-        c->place[n] = (struct place){ i, c->store[i].layers++ };
-    }
-}
-
 alibi_status cache_new(struct cache **out, const struct model *m, int64_t slots,
                        struct cache_window window)
 {
@@ -72,7 +54,17 @@ alibi_status cache_new(struct cache **out, const struct model *m, int64_t slots,
     c->window = window;
     TRY(NEW_ZERO_ARRAY(&c->length, slots, "the slots of a KV cache"));
     TRY(NEW_ZERO_ARRAY(&c->place, m->config.layers, "the layers of a KV cache"));
-    make_stores(c);
+    for (int64_t n = 0; n < m->config.layers; n++) { /* the store of each layer */
+        const struct position *p = model_position(m, n);
+        int64_t own = narrower(window.positions, p->window);
+        int i = 0;
+
+        while (i < c->stores && (c->store[i].window != own || c->store[i].sinks != p->sinks))
+            i++;
+        if (i == c->stores)
+            c->store[c->stores++] = (struct store){ .window = own, .sinks = p->sinks };
+        c->place[n] = (struct place){ i, c->store[i].layers++ };
+    }
     if (window.positions > 0)
         TRY(NEW_ZERO_ARRAY(&c->largest_keys, m->config.layers * slots, "the norms of keys"));
     *out = c;
@@ -82,30 +74,26 @@ out:
     return status;
 }
 
-/* Those that grow. */
+/* Those that grow; the device is locked. */
 static void free_buffers(const struct cache *c, struct store *s)
 {
     struct device *dev = c->model->device;
 
-    device_lock(dev);
     dev->ops->buffer_free(dev, s->buffer);
     dev->ops->buffer_free(dev, s->norms);
     dev->ops->buffer_free(dev, s->gates);
-    device_unlock(dev);
 }
 
 void cache_free(struct cache *c)
 {
     if (!c)
         return;
+    device_lock(c->model->device);
     for (int i = 0; i < c->stores; i++) {
-        struct device *dev = c->model->device;
-
         free_buffers(c, &c->store[i]);
-        device_lock(dev);
-        dev->ops->buffer_free(dev, c->store[i].first_keys);
-        device_unlock(dev);
+        c->model->device->ops->buffer_free(c->model->device, c->store[i].first_keys);
     }
+    device_unlock(c->model->device);
     mem_free(c->length);
     mem_free(c->place);
     mem_free(c->largest_keys);
@@ -357,24 +345,7 @@ static struct store layout_for(const struct store *s, int64_t count, int64_t len
     return larger;
 }
 
-/* Copies what is still needed of a slot to another layout. */
-static alibi_status copy_slot(const struct cache *c, const struct store *to,
-                              const struct store *from, int64_t slot)
-{
-    int64_t end = c->length[slot], first = to->ring > 0 ? first_seen(to, end) : 0;
-
-    for (int64_t n = 0; first < end && n < from->layers; n++) {
-        int64_t row = first - base_of(to, end), count = end - first;
-
-        TRY_RETURN(copy_rows(c, slot_rows(c, to, n, slot, row, count),
-                             slot_rows(c, from, n, slot, first - base_of(from, end), count)));
-        TRY_RETURN(find_norms(c, to, n, slot, row, count));
-        TRY_RETURN(mirror(c, to, n, slot, first, end));
-    }
-    return ALIBI_OK;
-}
-
-/* Moves every slot to larger buffers. */
+/* Moves what is still needed of every slot to larger buffers, of another layout. */
 static alibi_status grow(const struct cache *c, struct store *s, int64_t count, int64_t length)
 {
     alibi_status status;
@@ -388,8 +359,17 @@ static alibi_status grow(const struct cache *c, struct store *s, int64_t count, 
                    attention_tiles(larger.capacity), 1));
     if (gates > 0)
         TRY(new_buffer(c, &larger, &larger.gates, dtype_sums(type), gates, 2 * larger.capacity, 1));
-    for (int64_t slot = 0; slot < c->slots; slot++)
-        TRY(copy_slot(c, &larger, s, slot));
+    for (int64_t slot = 0; slot < c->slots; slot++) {
+        int64_t end = c->length[slot], first = larger.ring > 0 ? first_seen(&larger, end) : 0;
+        int64_t to = first - base_of(&larger, end), from = first - base_of(s, end);
+
+        for (int64_t n = 0; first < end && n < s->layers; n++) {
+            TRY(copy_rows(c, slot_rows(c, &larger, n, slot, to, end - first),
+                          slot_rows(c, s, n, slot, from, end - first)));
+            TRY(find_norms(c, &larger, n, slot, to, end - first));
+            TRY(mirror(c, &larger, n, slot, first, end));
+        }
+    }
     free_buffers(c, s);
     *s = larger;
     larger.buffer = larger.norms = larger.gates = NULL;
@@ -398,23 +378,18 @@ out:
     return status;
 }
 
-static alibi_status reserve(const struct cache *c, struct store *s, int64_t slot, int64_t length)
-{
-    int64_t count = length - c->length[slot];
-    bool fits = s->ring > 0 ? ring_rows(s, count) <= s->ring : length <= s->capacity;
-
-    return fits ? ALIBI_OK : grow(c, s, count, length);
-}
-
 alibi_status cache_reserve(struct cache *c, int64_t slot, int64_t length)
 {
     for (int i = 0; i < c->stores; i++) {
         struct store *s = &c->store[i];
+        int64_t count = length - c->length[slot];
+        bool fits = s->ring > 0 ? ring_rows(s, count) <= s->ring : length <= s->capacity;
 
         if (s->sinks > 0 && !s->first_keys)
             TRY_RETURN(new_buffer(c, s, &s->first_keys, c->model->type, c->model->config.kv_heads,
                                   2 * s->sinks, c->model->config.width / c->model->config.heads));
-        TRY_RETURN(reserve(c, s, slot, length));
+        if (!fits)
+            TRY_RETURN(grow(c, s, count, length));
     }
     return ALIBI_OK;
 }

@@ -151,7 +151,7 @@ static int64_t scratch(const struct model *m, int64_t tokens)
     return model_head_rows(m, m->head, tokens) * m->config.vocab;
 }
 
-/* Rows of a product for so many listed ones. The others are row 0, without a target. */
+/* Rows of a product for `listed` listed ones. The others are row 0, without a target. */
 static int64_t padded(const struct model *m, int64_t listed)
 {
     int64_t multiple = m->device->ops->traits.row_multiple;

@@ -125,7 +125,7 @@ alibi_status model_outline(struct model **out, const struct alibi_config *config
  * the other; NULL: none. */
 const char *model_difference(const struct model *a, const struct model *b);
 
-/* The position that a training of so many steps has after `done` of them. */
+/* The position that a training of `steps` steps has after `done` of them. */
 alibi_status model_position_after(const struct model *m, int64_t done, int64_t steps,
                                   char position[ALIBI_NAME_MAX]);
 /* The position with another temperature, in the layers that see more keys than in training. */
@@ -134,8 +134,8 @@ alibi_status model_tempered(const struct model *m, double temperature,
 /* Another position, with the same tensors; otherwise ALIBI_USAGE names the one that differs.
  * The model must have neither workspaces nor caches, which belong to a position. */
 alibi_status model_set_position(struct model *m, const char *position);
-/* Whether it would succeed for a model of that configuration, which could then read so many tokens.
- * No model is needed. */
+/* Whether it would succeed for a model of that configuration, which could then read `length`
+ * tokens. No model is needed. */
 alibi_status model_check_position(const struct alibi_config *config, const char *position,
                                   int64_t length);
 
@@ -203,7 +203,7 @@ struct elsewhere {
 struct pass_settings {
     double skip;    /* attention's skipping budget, see ops.h; 0: every pair is computed */
     int64_t window; /* keys that a query sees in every layer, see ops.h; 0: all before it */
-    int64_t sinks;  /* and so many first keys, where this window is the narrower one; without a
+    int64_t sinks;  /* and this many first keys, where this window is the narrower one; without a
                        cache, and not in layers with gates, which close sinks as other keys */
     double attention_dropout;  /* in training: on the weights of attention, */
     double activation_dropout; /* after the activation, */

@@ -1,9 +1,8 @@
 /* parameters.c - the table of tensors a model learns
  *
  * One walk over the configuration lists every tensor once, in the order in which data flows through
- * the model; initialisation and the files follow that list. In the flat buffers the parameters that
- * decay come first, so that one call of the optimizer does them all. */
-#include <math.h>
+ * the model; initialisation (init.c) and the files follow that list. In the flat buffers the
+ * parameters that decay come first, so that one call of the optimizer does them all. */
 #include <string.h>
 
 #include "model/walk.h"
@@ -74,16 +73,6 @@ static void add_linear(struct list *l, bool biased, int64_t out, int64_t in,
     *bias = biased ? copied(l, add(l, 0, out, INIT_ZERO, "%s.bias", name)) : -1;
 }
 
-static int64_t qkv_width(const struct alibi_config *c)
-{
-    return (c->heads + 2 * c->kv_heads) * (c->width / c->heads);
-}
-
-static int64_t up_width(const struct alibi_config *c)
-{
-    return c->activation == ALIBI_SWIGLU ? 2 * c->ff_width : c->ff_width;
-}
-
 void model_logn_name(char name[PARAMETER_NAME_MAX], int64_t layer)
 {
     snprintf(name, PARAMETER_NAME_MAX, "blocks.%lld.attention.logn", (long long)layer);
@@ -99,6 +88,8 @@ static void add_block(struct list *l, const struct model *m, int64_t n, struct b
     const struct alibi_config *c = &m->config;
     const struct position *position = model_position(m, n);
     int64_t D = c->width / c->heads, gates = position_gates(c, position);
+    int64_t qkv = (c->heads + 2 * c->kv_heads) * D;
+    int64_t up = c->activation == ALIBI_SWIGLU ? 2 * c->ff_width : c->ff_width; /* and its gate */
     char name[6][PARAMETER_NAME_MAX - 8], logn[PARAMETER_NAME_MAX], bias[PARAMETER_NAME_MAX];
     static const char *const parts[6] = { "norm1", "attention.qkv", "attention.out",
                                           "norm2", "ff.up",         "ff.down" };
@@ -106,7 +97,7 @@ static void add_block(struct list *l, const struct model *m, int64_t n, struct b
     for (int i = 0; i < 6; i++)
         snprintf(name[i], sizeof name[i], "blocks.%lld.%s", (long long)n, parts[i]);
     add_norm(l, c, name[0], &b->norm1, &b->norm1_bias);
-    add_linear(l, c->biases || c->qkv_biases, qkv_width(c), c->width, INIT_NORMAL, name[1], &b->qkv,
+    add_linear(l, c->biases || c->qkv_biases, qkv, c->width, INIT_NORMAL, name[1], &b->qkv,
                &b->qkv_bias);
     b->q_norm = c->qk_norm
                     ? add(l, 0, D, INIT_ONE, "blocks.%lld.attention.q_norm.weight", (long long)n)
@@ -124,7 +115,7 @@ static void add_block(struct list *l, const struct model *m, int64_t n, struct b
         position->logn ? add(l, 0, position_logn_heads(c, position), INIT_LOGN, "%s", logn) : -1;
     add_linear(l, c->biases, c->width, c->width, INIT_RESIDUAL, name[2], &b->out, &b->out_bias);
     add_norm(l, c, name[3], &b->norm2, &b->norm2_bias);
-    add_linear(l, c->biases, up_width(c), c->width, INIT_NORMAL, name[4], &b->up, &b->up_bias);
+    add_linear(l, c->biases, up, c->width, INIT_NORMAL, name[4], &b->up, &b->up_bias);
     add_linear(l, c->biases, c->width, c->ff_width, INIT_RESIDUAL, name[5], &b->down,
                &b->down_bias);
 }
@@ -255,7 +246,7 @@ int64_t config_parameters(const struct alibi_config *config)
     return l.overflow ? INT64_MAX : l.elements;
 }
 
-/* ---- making and initialising */
+/* ---- making */
 
 /* The elements of a flat buffer that it takes. */
 static int64_t placed(const struct parameter *p)
@@ -275,12 +266,6 @@ static int64_t place_some(struct model *m, bool decays, int64_t at)
     return at;
 }
 
-static void place_all(struct model *m)
-{
-    m->decaying = place_some(m, true, 0);
-    m->span = place_some(m, false, m->decaying);
-}
-
 struct tensor model_flat(const struct model *m, void *buffer)
 {
     return buffer ? tensor_1(buffer, dtype_sums(m->type), m->span) : tensor_none();
@@ -291,12 +276,10 @@ static struct tensor slice(struct tensor flat, const struct parameter *p)
     return flat.data ? tensor_1(tensor_at(flat, p->offset), flat.type, p->count) : flat;
 }
 
-/* The same in the parameter's shape, with the rows that pad it. */
-static struct tensor shaped_slice(struct tensor flat, const struct parameter *p)
+/* In the parameter's shape, with the rows that pad it. */
+static struct tensor shaped(struct tensor all, const struct parameter *p)
 {
-    struct tensor all = slice(flat, p);
-
-    return all.data && p->rank == 2 ? tensor_2(all.data, all.type, p->rows, p->shape[1]) : all;
+    return p->rank == 2 ? tensor_2(all.data, all.type, p->rows, p->shape[1]) : all;
 }
 
 struct tensor parameter_slice(const struct model *m, const struct parameter *p, void *buffer)
@@ -320,11 +303,6 @@ static alibi_status check_config(const struct alibi_config *c, const struct posi
     return ALIBI_OK;
 }
 
-static bool has_copies(const struct model *m)
-{
-    return m->type != dtype_sums(m->type);
-}
-
 size_t model_flat_bytes(const struct model *m, enum dtype type)
 {
     size_t bytes;
@@ -342,21 +320,6 @@ static alibi_status new_flat(struct model *m, void **out, enum dtype type, int64
                     (long long)m->elements);
     TRY_RETURN(m->device->ops->buffer_new(m->device, out, bytes, what));
     return m->device->ops->fill(m->device, tensor_1(*out, type, count), 0.0);
-}
-
-static alibi_status new_buffers(struct model *m, bool trainable)
-{
-    enum dtype sums = dtype_sums(m->type);
-
-    TRY_RETURN(new_flat(m, &m->values, sums, m->span, "the weights"));
-    if (has_copies(m))
-        TRY_RETURN(new_flat(m, &m->copies, m->type, m->span, "the copies of weights"));
-    for (int i = 0; i < m->count; i++) {
-        struct parameter *p = &m->parameters[i];
-        p->value = shaped_slice(
-            p->copied && m->copies ? model_flat_copies(m) : model_flat(m, m->values), p);
-    }
-    return trainable ? model_add_gradients(m, false) : ALIBI_OK;
 }
 
 /* ---- gradients */
@@ -415,8 +378,8 @@ alibi_status model_add_gradients(struct model *m, bool by_layer)
     m->slot = by_layer ? slot_length(m) : 0;
     for (int i = 0; i < m->count; i++) {
         struct parameter *p = &m->parameters[i];
-        struct tensor all = model_gradient_part(m, p->offset, p->count);
-        p->gradient = p->rank == 2 ? tensor_2(all.data, all.type, p->rows, p->shape[1]) : all;
+
+        p->gradient = shaped(model_gradient_part(m, p->offset, p->count), p);
     }
 out:
     device_unlock(m->device);
@@ -446,7 +409,8 @@ alibi_status model_outline(struct model **out, const struct alibi_config *config
     list_all(&listed, m);
     m->count = listed.count;
     m->elements = listed.elements;
-    place_all(m);
+    m->decaying = place_some(m, true, 0);
+    m->span = place_some(m, false, m->decaying);
     *out = m;
     m = NULL;
 out:
@@ -462,7 +426,17 @@ alibi_status model_new(struct model **out, const struct alibi_config *config, st
 
     device_lock(device);
     TRY(model_outline(&m, config, device, type));
-    TRY(new_buffers(m, trainable));
+    TRY(new_flat(m, &m->values, dtype_sums(type), m->span, "the weights"));
+    if (type != dtype_sums(type))
+        TRY(new_flat(m, &m->copies, type, m->span, "the copies of weights"));
+    for (int i = 0; i < m->count; i++) {
+        struct parameter *p = &m->parameters[i];
+        bool copy = p->copied && m->copies;
+
+        p->value = shaped(slice(copy ? model_flat_copies(m) : model_flat(m, m->values), p), p);
+    }
+    if (trainable)
+        TRY(model_add_gradients(m, false));
     *out = m;
     m = NULL;
 out:
@@ -593,127 +567,6 @@ alibi_status model_refresh(struct model *m)
     device_lock(m->device);
     status = m->device->ops->copy(m->device, tensor_4(m->copies, m->type, 1, 1, 1, m->span),
                                   tensor_4(m->values, dtype_sums(m->type), 1, 1, 1, m->span));
-    device_unlock(m->device);
-    return status;
-}
-
-/* If the output layer shares the embedding, a fresh model predicts the token that it reads: the
- * stream is mostly that token's vector. With deviation d, scale s and fixed positions of mean
- * square r (sines: 1/2, otherwise 0) in the stream, that token's logit after the final norm is
- * about
- *
- *   C d * s d / sqrt((s d)^2 + r)
- *
- * For d = 0.02 and r = 0 it is 7.7 at width 384, and the first loss 7.1 instead of ln 257 = 5.5. So
- * d is at most the deviation that makes it 4. Vectors that are no larger than 0.02 once they are
- * scaled do not dominate the stream, as in GPT-2, and stay. */
-static double embedding_deviation(const struct model *m)
-{
-    const double most = 4.0, C = (double)m->config.width, s = m->config.embedding_scale;
-    double r = m->pattern.kind[0].method->row ? 0.5 : 0.0, a = most * most * s * s;
-    double square = (a + sqrt(a * a + 4 * a * C * C * r)) / (2 * s * s * C * C);
-
-    return m->config.tied ? fmin(0.02, fmax(sqrt(square), 0.02 / s)) : 0.02;
-}
-
-/* By the width, a fresh model does not predict the token that it reads either: each layer adds
- * about as much to the stream as the embedding. */
-static double deviation_of(const struct model *m, const struct parameter *p,
-                           enum alibi_init_scale scale)
-{
-    bool wide = scale == ALIBI_INIT_WIDTH;
-    double by_width = 1.0 / sqrt((double)m->config.width);
-    double embedding = wide ? by_width : embedding_deviation(m);
-
-    switch (p->init) {
-    case INIT_EMBEDDING:
-        return embedding;
-    case INIT_EMBEDDED:
-        return embedding * m->config.embedding_scale;
-    case INIT_RESIDUAL:
-        return wide ? by_width : 0.02 / sqrt(2.0 * (double)m->config.layers);
-    case INIT_CLUSTER:
-        return 1.0 / sqrt((double)p->shape[1]);
-    default:
-        return wide ? by_width : 0.02;
-    }
-}
-
-/* The number of all elements, where they are equal. Queries begin as they would be without a factor
- * in the last position of a training window. */
-static bool constant_of(const struct model *m, const struct parameter *p, double *value)
-{
-    *value = p->init == INIT_ONE ? 1.0 : 0.0;
-    if (p->init == INIT_LOGN)
-        *value = 1.0 / log((double)logn_keys(m->config.train_length - 1, 0));
-    return p->init == INIT_ZERO || p->init == INIT_ONE || p->init == INIT_LOGN;
-}
-
-/* Keyed by the tensor's name, so that models that differ in their position method start from the
- * same weights elsewhere. */
-static void draw(const struct model *m, const struct parameter *p, uint64_t seed,
-                 enum alibi_init_scale scale, float *values)
-{
-    uint64_t stream = RANDOM_STREAM(RANDOM_INIT, checksum(0, p->name, strlen(p->name)));
-    double deviation = deviation_of(m, p, scale);
-    double most = sqrt(6.0 / (double)(p->shape[0] + p->shape[1]));
-    bool uniform = p->init == INIT_XAVIER;
-
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < p->count; i++)
-        values[i] = (float)(uniform ? most * (2.0 * random_uniform(seed, stream, (uint64_t)i) - 1.0)
-                                    : deviation * random_normal(seed, stream, (uint64_t)i));
-}
-
-static void draw_position(const struct model *m, const struct parameter *p, uint64_t seed,
-                          float *values)
-{
-    uint64_t stream = RANDOM_STREAM(RANDOM_INIT, checksum(0, p->name, strlen(p->name)));
-    const struct position *position = m->pattern.kind;
-    int64_t H = p->rank == 2 ? p->shape[1] : p->shape[0];
-
-    for (int64_t n = 0; n < m->config.layers; n++)
-        if (m->blocks[n].gate_bias >= 0 && &m->parameters[m->blocks[n].gate_bias] == p)
-            position = model_position(m, n);
-    for (int k = 0; k < m->pattern.kinds; k++)
-        if (m->positions[k] >= 0 && &m->parameters[m->positions[k]] == p)
-            position = &m->pattern.kind[k];
-    for (int64_t i = 0; i < p->count; i++)
-        values[i] = (float)position->method->initial(&m->config, position, i / H, i % H,
-                                                     random_uniform(seed, stream, (uint64_t)i));
-}
-
-static alibi_status init_one(struct model *m, const struct parameter *p, uint64_t seed,
-                             enum alibi_init_scale scale)
-{
-    alibi_status status;
-    float *values = NULL;
-    double value;
-    const struct ops *ops = m->device->ops;
-    struct tensor master = parameter_slice(m, p, m->values);
-
-    if (constant_of(m, p, &value))
-        return ops->fill(m->device, master, value);
-    TRY(NEW_ARRAY(&values, p->count, "initial weights"));
-    if (p->init == INIT_POSITION)
-        draw_position(m, p, seed, values);
-    else
-        draw(m, p, seed, scale, values);
-    TRY(ops->upload(m->device, master, values));
-out:
-    mem_free(values);
-    return status;
-}
-
-alibi_status model_init(struct model *m, uint64_t seed, enum alibi_init_scale scale)
-{
-    alibi_status status = ALIBI_OK;
-
-    device_lock(m->device);
-    for (int i = 0; i < m->count; i++)
-        TRY(init_one(m, &m->parameters[i], seed, scale));
-    TRY(model_refresh(m));
-out:
     device_unlock(m->device);
     return status;
 }

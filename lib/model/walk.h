@@ -131,7 +131,7 @@ struct workspace {
 /* Buffers for B x L tokens; the layout is renewed only if the last one was for another shape. */
 alibi_status activations_reserve(struct workspace *w, int64_t B, int64_t L, bool training);
 
-/* Room for so many entries of w->lists; what was in them is lost. */
+/* Room for `count` entries of w->lists; what was in them is lost. */
 alibi_status lists_reserve(struct workspace *w, int64_t needed);
 
 /* ---- the cache, as a pass uses it (cache.c)
@@ -268,7 +268,7 @@ alibi_status norm_backward(struct workspace *w, struct norm norm, struct tensor 
 
 struct head {
     const char *name;
-    /* Elements of the scratch buffer activations.logits for a pass over so many tokens. */
+    /* Elements of the scratch buffer activations.logits for a pass over `tokens` tokens. */
     int64_t (*scratch)(const struct model *m, int64_t tokens);
     /* The targets [B, L] of a pass, from the host to the device. */
     alibi_status (*targets)(struct workspace *w, const struct pass *p, const int32_t *targets);
@@ -306,7 +306,7 @@ alibi_status softmax_loss(struct workspace *w, const struct softmax_layer *s, do
 
 /* ---- clusters of the vocabulary (adaptive.c) */
 
-/* The most entries that a split of so many rows lists. */
+/* The most entries that a split of `rows` rows lists. */
 int64_t split_listed(const struct model *m, int64_t rows);
 
 /* To activations.embedded; and from dy, the gradient of that, to the parameters. */

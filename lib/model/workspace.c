@@ -8,14 +8,14 @@
 
 enum { ALIGNMENT = 256 };
 
-struct arena {
+struct layout {
     char *base; /* NULL: only measure */
     size_t used, peak;
     size_t kept; /* the bytes among them that the backward pass reads */
     bool overflow;
 };
 
-static void *take_bytes(struct arena *a, size_t bytes)
+static void *take_bytes(struct layout *a, size_t bytes)
 {
     size_t begin = a->used, end;
 
@@ -30,7 +30,7 @@ static void *take_bytes(struct arena *a, size_t bytes)
     return a->base ? a->base + begin : NULL;
 }
 
-static struct tensor take(struct arena *a, enum dtype type, int64_t rows, int64_t columns)
+static struct tensor take(struct layout *a, enum dtype type, int64_t rows, int64_t columns)
 {
     const int64_t factors[3] = { rows, columns, (int64_t)dtype_bytes(type) };
     size_t bytes = 0;
@@ -40,7 +40,7 @@ static struct tensor take(struct arena *a, enum dtype type, int64_t rows, int64_
     return tensor_2(take_bytes(a, bytes), type, rows, columns);
 }
 
-static struct tensor take_1(struct arena *a, enum dtype type, int64_t count)
+static struct tensor take_1(struct layout *a, enum dtype type, int64_t count)
 {
     return tensor_1(take(a, type, 1, count).data, type, count);
 }
@@ -83,7 +83,7 @@ static struct sizes sizes_of(const struct workspace *w, int64_t B, int64_t L)
                            .records = w->settings.skip > 0 };
 }
 
-static struct tensor take_rows(struct arena *a, const struct sizes *s, int64_t columns)
+static struct tensor take_rows(struct layout *a, const struct sizes *s, int64_t columns)
 {
     struct tensor t = take(a, s->type, s->room, columns);
 
@@ -91,7 +91,7 @@ static struct tensor take_rows(struct arena *a, const struct sizes *s, int64_t c
     return t;
 }
 
-static void layout_attention(struct arena *a, struct layer *l, const struct sizes *s)
+static void layout_attention(struct layout *a, struct layer *l, const struct sizes *s)
 {
     l->qkv = take_rows(a, s, s->qkv);
     l->attended = take_rows(a, s, s->C);
@@ -103,12 +103,12 @@ static void layout_attention(struct arena *a, struct layer *l, const struct size
     }
 }
 
-static struct tensor take_heads(struct arena *a, const struct sizes *s)
+static struct tensor take_heads(struct layout *a, const struct sizes *s)
 {
     return s->heads > 0 ? take_rows(a, s, s->heads) : tensor_none();
 }
 
-static void layout_statistics(struct arena *a, struct layer *l, const struct sizes *s)
+static void layout_statistics(struct layout *a, struct layer *l, const struct sizes *s)
 {
     l->mean1 = take_1(a, s->sums, s->rows);
     l->rstd1 = take_1(a, s->sums, s->rows);
@@ -117,7 +117,7 @@ static void layout_statistics(struct arena *a, struct layer *l, const struct siz
 }
 
 /* The results of a block that take matrix products to recompute: all but `activated`. */
-static void layout_costly(struct arena *a, struct layer *l, const struct sizes *s)
+static void layout_costly(struct layout *a, struct layer *l, const struct sizes *s)
 {
     int64_t tiles = attention_tiles(s->L), words = attention_kept_words(s->L);
 
@@ -131,7 +131,7 @@ static void layout_costly(struct arena *a, struct layer *l, const struct sizes *
 }
 
 /* The buffers that adaptive.c needs from the beginning to the end of a pass. */
-static void layout_splits(struct arena *a, struct workspace *w, const struct sizes *s)
+static void layout_splits(struct layout *a, struct workspace *w, const struct sizes *s)
 {
     struct adaptive *x = &w->activations.adaptive;
     int64_t listed = split_listed(w->model, s->rows);
@@ -144,7 +144,7 @@ static void layout_splits(struct arena *a, struct workspace *w, const struct siz
 }
 
 /* Embedding and output layer, the ends of the model, in the memory from `wide` on. */
-static void layout_ends(struct arena *a, struct workspace *w, const struct sizes *s, size_t wide)
+static void layout_ends(struct layout *a, struct workspace *w, const struct sizes *s, size_t wide)
 {
     enum { LOGP_ROWS = 64 }; /* they go to the host, which takes longer than their products */
     const struct model *m = w->model;
@@ -169,7 +169,7 @@ static void layout_ends(struct arena *a, struct workspace *w, const struct sizes
     x->dembedded = training ? take(a, s->type, listed, s->C) : tensor_none();
 }
 
-static void layout_training(struct arena *a, struct workspace *w, const struct sizes *s)
+static void layout_training(struct layout *a, struct workspace *w, const struct sizes *s)
 {
     struct activations *x = &w->activations;
     int recompute = w->settings.recompute;
@@ -214,7 +214,7 @@ static void layout_training(struct arena *a, struct workspace *w, const struct s
 }
 
 /* Nothing is kept: the residual stream is updated in place. */
-static void layout_inference(struct arena *a, struct workspace *w, const struct sizes *s)
+static void layout_inference(struct layout *a, struct workspace *w, const struct sizes *s)
 {
     struct activations *x = &w->activations;
     struct layer l = { 0 };
@@ -247,7 +247,7 @@ static void layout_inference(struct arena *a, struct workspace *w, const struct 
 }
 
 /* The layout in `a`; without memory it only measures. */
-static void lay_out(struct arena *a, struct workspace *w, int64_t B, int64_t L, bool training)
+static void lay_out(struct layout *a, struct workspace *w, int64_t B, int64_t L, bool training)
 {
     struct activations *x = &w->activations;
     struct sizes s;
@@ -280,7 +280,7 @@ alibi_status activations_reserve(struct workspace *w, int64_t B, int64_t L, bool
 {
     struct device *dev = w->model->device;
     struct activations *x = &w->activations;
-    struct arena measured = { 0 }, real = { 0 };
+    struct layout measured = { 0 }, real = { 0 };
 
     if (x->buffer && x->B == B && x->L == L && x->training == training)
         return ALIBI_OK;
@@ -363,7 +363,7 @@ alibi_status model_measure(const struct model *m, const struct pass_settings *se
                            int64_t L, bool training, struct model_bytes *bytes)
 {
     struct workspace w = { .model = m, .settings = *settings };
-    struct arena a = { 0 };
+    struct layout a = { 0 };
 
     TRY_RETURN(NEW_ZERO_ARRAY(&w.activations.layers, m->config.layers, "the table of layers"));
     lay_out(&a, &w, B, L, training);
