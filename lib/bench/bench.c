@@ -187,30 +187,24 @@ static alibi_status run_products(struct bench *b)
     return products_run(&b->products);
 }
 
-/* The meter counts what was used between the waits, and knows the clock that the step ended with.
- */
-static alibi_status time_step(struct bench *b, double *seconds)
-{
-    struct meter_reading before = { 0 }, after = { 0 };
-
-    TRY_RETURN(b->device->ops->finish(b->device));
-    if (b->meter)
-        before = meter_read(b->meter);
-    TRY_RETURN(time_work(b, take_step, seconds));
-    if (b->meter)
-        after = meter_read(b->meter);
-    b->joules += after.joules - before.joules;
-    b->hertz += after.hertz;
-    return ALIBI_OK;
-}
-
+/* A step, then the products alone. The meter counts what was used between the waits, and knows the
+ * clock that the step ended with. */
 static alibi_status time_repeats(struct bench *b, int64_t repeats)
 {
     for (int64_t i = 0; i < repeats; i++) {
+        struct meter_reading before = { 0 }, after = { 0 };
+
         if (call_stopped(b->call))
             return fail(ALIBI_INTERRUPTED, "bench: stopped after %lld of %lld repeats",
                         (long long)i, (long long)repeats);
-        TRY_RETURN(time_step(b, &b->step_seconds[i]));
+        TRY_RETURN(b->device->ops->finish(b->device));
+        if (b->meter)
+            before = meter_read(b->meter);
+        TRY_RETURN(time_work(b, take_step, &b->step_seconds[i]));
+        if (b->meter)
+            after = meter_read(b->meter);
+        b->joules += after.joules - before.joules;
+        b->hertz += after.hertz;
         TRY_RETURN(time_work(b, run_products, &b->product_seconds[i]));
     }
     return ALIBI_OK;

@@ -78,11 +78,12 @@ struct bench_stream {
     double cache_bytes;                  /* the KV cache, as large as it was made */
 };
 
-/* Reads so many tokens of a text, from its start and again if it is shorter, with one KV cache. */
+/* Reads `context` tokens of a text, from its start and again if it is shorter, with one KV cache.
+ */
 alibi_status bench_stream(struct bench_stream *out, const struct model *m, struct span text,
                           int64_t context, double skip, const struct alibi_call *call);
 
-/* alibi_bench_eval() of so many windows at a time. */
+/* alibi_bench_eval() of `windows` windows at a time. */
 alibi_status bench_eval(alibi_device *device, const struct alibi_config *config, int64_t windows,
                         int64_t length, double *seconds, size_t *peak_bytes,
                         const struct alibi_call *call);

@@ -10,6 +10,13 @@
 
 enum { SEED = 5, START = 3 };
 
+/* A function of a direction: it calls an operation with the operands `a`. */
+#define CALL(name, call)                                                                           \
+    static alibi_status name(struct device *dev, const union case_args *a)                         \
+    {                                                                                              \
+        return dev->ops->call;                                                                     \
+    }
+
 /* ---- building a case */
 
 static struct operand *add(struct op_case *c, const char *name, size_t offset, struct tensor shape,
@@ -122,15 +129,8 @@ static bool make_embedding(struct op_case *c)
     return true;
 }
 
-static alibi_status embedding_forward(struct device *dev, const union case_args *a)
-{
-    return dev->ops->embedding_forward(dev, &a->embedding);
-}
-
-static alibi_status embedding_backward(struct device *dev, const union case_args *a)
-{
-    return dev->ops->embedding_backward(dev, &a->embedding);
-}
+CALL(embedding_forward, embedding_forward(dev, &a->embedding))
+CALL(embedding_backward, embedding_backward(dev, &a->embedding))
 
 static const int64_t embedding_tests[][CASE_SIZES] = { { 1, 1, 1, 1 },    { 2, 5, 7, 3 },
                                                        { 3, 50, 65, 11 }, { 2, 70, 400, 257 },
@@ -167,15 +167,8 @@ static bool make_linear(struct op_case *c)
     return true;
 }
 
-static alibi_status linear_forward(struct device *dev, const union case_args *a)
-{
-    return dev->ops->linear_forward(dev, &a->linear);
-}
-
-static alibi_status linear_backward(struct device *dev, const union case_args *a)
-{
-    return dev->ops->linear_backward(dev, &a->linear);
-}
+CALL(linear_forward, linear_forward(dev, &a->linear))
+CALL(linear_backward, linear_backward(dev, &a->linear))
 
 static const int64_t linear_tests[][CASE_SIZES] = {
     { 1, 1, 1 }, { 1, 96, 67 }, { 2, 3, 5 }, { 7, 65, 29 },   { 64, 64, 64 },    { 130, 33, 17 },
@@ -211,10 +204,7 @@ static bool make_linear_activation(struct op_case *c)
     return true;
 }
 
-static alibi_status linear_activation_forward(struct device *dev, const union case_args *a)
-{
-    return dev->ops->linear_activation_forward(dev, &a->linear_activation);
-}
+CALL(linear_activation_forward, linear_activation_forward(dev, &a->linear_activation))
 
 /* option: kind; 4 with dup_sums and dbias, else the first gradient; 8 dup is up; 16 dup is scratch;
  * 24 dropout */
@@ -252,10 +242,7 @@ static bool make_activation_linear(struct op_case *c)
     return true;
 }
 
-static alibi_status linear_activation_backward(struct device *dev, const union case_args *a)
-{
-    return dev->ops->linear_activation_backward(dev, &a->linear_activation);
-}
+CALL(linear_activation_backward, linear_activation_backward(dev, &a->linear_activation))
 
 static const int64_t linear_activation_tests[][CASE_SIZES] = { { 0, 3, 2 },      { 1, 1, 1 },
                                                                { 1, 96, 65 },    { 7, 33, 130 },
@@ -309,15 +296,8 @@ static bool make_norm(struct op_case *c)
     return true;
 }
 
-static alibi_status norm_forward(struct device *dev, const union case_args *a)
-{
-    return dev->ops->norm_forward(dev, &a->norm);
-}
-
-static alibi_status norm_backward(struct device *dev, const union case_args *a)
-{
-    return dev->ops->norm_backward(dev, &a->norm);
-}
+CALL(norm_forward, norm_forward(dev, &a->norm))
+CALL(norm_backward, norm_backward(dev, &a->norm))
 
 static const int64_t norm_tests[][CASE_SIZES] = { { 0, 4 },   { 3, 1 },    { 2, 7 },    { 17, 16 },
                                                   { 5, 33 },  { 90, 401 }, { 700, 64 }, { 3, 4101 },
@@ -351,16 +331,10 @@ static bool make_activation(struct op_case *c)
     return true;
 }
 
-static alibi_status activation_forward(struct device *dev, const union case_args *a)
-{
-    return dev->ops->activation_forward(dev, a->activation.kind, a->activation.y, a->activation.x);
-}
-
-static alibi_status activation_backward(struct device *dev, const union case_args *a)
-{
-    return dev->ops->activation_backward(dev, a->activation.kind, a->activation.dx,
-                                         a->activation.dy, a->activation.x);
-}
+CALL(activation_forward,
+     activation_forward(dev, a->activation.kind, a->activation.y, a->activation.x))
+CALL(activation_backward, activation_backward(dev, a->activation.kind, a->activation.dx,
+                                              a->activation.dy, a->activation.x))
 
 static const int64_t activation_tests[][CASE_SIZES] = { { 0, 3 },  { 1, 1 },     { 3, 37 },
                                                         { 2, 64 }, { 13, 4097 }, { 5, 2048 } };
@@ -387,11 +361,8 @@ static bool make_residual(struct op_case *c)
     return true;
 }
 
-static alibi_status residual_forward(struct device *dev, const union case_args *a)
-{
-    return dev->ops->residual_forward(dev, a->residual.y, a->residual.x, a->residual.branch,
-                                      a->residual.dropout);
-}
+CALL(residual_forward,
+     residual_forward(dev, a->residual.y, a->residual.x, a->residual.branch, a->residual.dropout))
 
 /* The gradient of x is dy, that of the branch dy after the same dropout. */
 static alibi_status residual_backward(struct device *dev, const union case_args *a)
@@ -468,15 +439,8 @@ static bool make_logn(struct op_case *c)
     return true;
 }
 
-static alibi_status logn_forward(struct device *dev, const union case_args *a)
-{
-    return dev->ops->logn_forward(dev, &a->logn);
-}
-
-static alibi_status logn_backward(struct device *dev, const union case_args *a)
-{
-    return dev->ops->logn_backward(dev, &a->logn);
-}
+CALL(logn_forward, logn_forward(dev, &a->logn))
+CALL(logn_backward, logn_backward(dev, &a->logn))
 
 /* ---- head norm. option: 1: in place; 2: rotated by halves, 4: rotated by pairs */
 
@@ -513,15 +477,8 @@ static bool make_head_norm(struct op_case *c)
     return true;
 }
 
-static alibi_status head_norm_forward(struct device *dev, const union case_args *a)
-{
-    return dev->ops->head_norm_forward(dev, &a->head_norm);
-}
-
-static alibi_status head_norm_backward(struct device *dev, const union case_args *a)
-{
-    return dev->ops->head_norm_backward(dev, &a->head_norm);
-}
+CALL(head_norm_forward, head_norm_forward(dev, &a->head_norm))
+CALL(head_norm_backward, head_norm_backward(dev, &a->head_norm))
 
 static const int64_t head_norm_tests[][CASE_SIZES] = {
     { 0, 3, 1, 2 },   { 1, 1, 1, 1 },     { 2, 5, 3, 7 },   { 3, 33, 2, 34 },
@@ -549,15 +506,8 @@ static bool make_gate(struct op_case *c)
     return true;
 }
 
-static alibi_status gate_forward(struct device *dev, const union case_args *a)
-{
-    return dev->ops->gate_forward(dev, &a->gate);
-}
-
-static alibi_status gate_backward(struct device *dev, const union case_args *a)
-{
-    return dev->ops->gate_backward(dev, &a->gate);
-}
+CALL(gate_forward, gate_forward(dev, &a->gate))
+CALL(gate_backward, gate_backward(dev, &a->gate))
 
 static const int64_t gate_tests[][CASE_SIZES] = { { 0, 3, 2 },    { 2, 0, 3 },   { 2, 5, 0 },
                                                   { 1, 1, 1 },    { 3, 7, 5 },   { 2, 31, 3 },
@@ -798,15 +748,8 @@ static bool make_bucket(struct op_case *c)
     return true;
 }
 
-static alibi_status bucket_forward(struct device *dev, const union case_args *a)
-{
-    return dev->ops->bucket_forward(dev, a->bucket.table, a->bucket.weight, a->bucket.bucket);
-}
-
-static alibi_status bucket_backward(struct device *dev, const union case_args *a)
-{
-    return dev->ops->bucket_backward(dev, a->bucket.dweight, a->bucket.dtable, a->bucket.bucket);
-}
+CALL(bucket_forward, bucket_forward(dev, a->bucket.table, a->bucket.weight, a->bucket.bucket))
+CALL(bucket_backward, bucket_backward(dev, a->bucket.dweight, a->bucket.dtable, a->bucket.bucket))
 
 static const int64_t bucket_tests[][CASE_SIZES] = {
     { 1, 1, 1 }, { 3, 17, 5 }, { 2, 3, 7 }, { 2, 0, 2 }, { 12, 300, 32 }, { 16, 4096, 31 }
@@ -829,15 +772,8 @@ static bool make_curve(struct op_case *c)
     return true;
 }
 
-static alibi_status curve_forward(struct device *dev, const union case_args *a)
-{
-    return dev->ops->curve_forward(dev, &a->curve);
-}
-
-static alibi_status curve_backward(struct device *dev, const union case_args *a)
-{
-    return dev->ops->curve_backward(dev, &a->curve);
-}
+CALL(curve_forward, curve_forward(dev, &a->curve))
+CALL(curve_backward, curve_backward(dev, &a->curve))
 
 static const int64_t curve_tests[][CASE_SIZES] = {
     { 1, 1 }, { 3, 17 }, { 2, 0 }, { 12, 300 }, { 16, 4096 }
@@ -869,10 +805,7 @@ static bool make_cross_entropy(struct op_case *c)
     return true;
 }
 
-static alibi_status cross_entropy(struct device *dev, const union case_args *a)
-{
-    return dev->ops->cross_entropy(dev, &a->cross_entropy);
-}
+CALL(cross_entropy, cross_entropy(dev, &a->cross_entropy))
 
 static const int64_t cross_entropy_tests[][CASE_SIZES] = { { 0, 3 },    { 1, 1 },    { 7, 5 },
                                                            { 9, 61 },   { 17, 257 }, { 3, 5003 },
@@ -897,10 +830,7 @@ static bool make_log_softmax(struct op_case *c)
     return true;
 }
 
-static alibi_status log_softmax(struct device *dev, const union case_args *a)
-{
-    return dev->ops->log_softmax(dev, &a->log_softmax);
-}
+CALL(log_softmax, log_softmax(dev, &a->log_softmax))
 
 /* ---- optimizers. option: copy none, fp32 or bf16 */
 
@@ -934,10 +864,7 @@ static bool make_adamw(struct op_case *c)
     return true;
 }
 
-static alibi_status adamw(struct device *dev, const union case_args *a)
-{
-    return dev->ops->adamw(dev, &a->adamw);
-}
+CALL(adamw, adamw(dev, &a->adamw))
 
 static bool make_nesterov(struct op_case *c)
 {
@@ -957,10 +884,7 @@ static bool make_nesterov(struct op_case *c)
     return true;
 }
 
-static alibi_status nesterov(struct device *dev, const union case_args *a)
-{
-    return dev->ops->nesterov(dev, &a->nesterov);
-}
+CALL(nesterov, nesterov(dev, &a->nesterov))
 
 static const int64_t optimizer_tests[][CASE_SIZES] = {
     { 0, 0 }, { 1, 0 }, { 17, 9 }, { 4097, 4097 }, { 40001, 4099 }, { 40001, 0 }
@@ -1010,10 +934,7 @@ static bool make_copy(struct op_case *c)
     return true;
 }
 
-static alibi_status copy(struct device *dev, const union case_args *a)
-{
-    return dev->ops->copy(dev, a->copy.y, a->copy.x);
-}
+CALL(copy, copy(dev, a->copy.y, a->copy.x))
 
 static bool make_fill(struct op_case *c)
 {
@@ -1022,10 +943,7 @@ static bool make_fill(struct op_case *c)
     return true;
 }
 
-static alibi_status fill(struct device *dev, const union case_args *a)
-{
-    return dev->ops->fill(dev, a->copy.y, a->copy.value);
-}
+CALL(fill, fill(dev, a->copy.y, a->copy.value))
 
 /* ---- the list */
 

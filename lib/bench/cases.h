@@ -111,7 +111,7 @@ struct operation {
     case_fn *run[2];                 /* forward, backward or NULL */
     double limit[2]; /* on errors in fp32, relative to the largest number of an operand */
     int roundings;   /* in bf16: 0: the operation has no numbers of that type; 1: results are exact
-                        ones rounded; more: at most so many roundings of the largest number off */
+                        ones rounded; more: at most this many roundings of the largest number off */
     bool blas;       /* CBLAS may choose the order of sums by the number of threads */
     const int64_t (*tests)[CASE_SIZES];
     int test_count;
