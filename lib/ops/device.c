@@ -56,29 +56,21 @@ const struct alibi_option *alibi_compute_options(int *count)
     return options;
 }
 
-/* ---- the backend's shared library */
-
-/* It stays loaded even if nobody has it open, because the CUDA runtime does not survive being
- * unloaded. */
-static alibi_status load_backend(cuda_open_function **open, cuda_close_function **close)
-{
-    void *library;
-
-    TRY_RETURN(module_load(&library, CUDA_LIBRARY, false, "nvcc"));
-    TRY_RETURN(module_symbol(open, library, CUDA_LIBRARY, CUDA_OPEN_SYMBOL));
-    return module_symbol(close, library, CUDA_LIBRARY, CUDA_CLOSE_SYMBOL);
-}
-
 /* ---- opening */
 
+/* The backend's library stays loaded even if nobody has a device open, because the CUDA runtime
+ * does not survive being unloaded. */
 static alibi_status open_gpu(alibi_device *d, const struct alibi_compute *compute)
 {
     static const struct cuda_host host = { CUDA_INTERFACE, module_fail };
     cuda_open_function *open = NULL;
     cuda_close_function *close = NULL;
     pthread_mutexattr_t recursive;
+    void *library;
 
-    TRY_RETURN(load_backend(&open, &close));
+    TRY_RETURN(module_load(&library, CUDA_LIBRARY, false, "nvcc"));
+    TRY_RETURN(module_symbol(&open, library, CUDA_LIBRARY, CUDA_OPEN_SYMBOL));
+    TRY_RETURN(module_symbol(&close, library, CUDA_LIBRARY, CUDA_CLOSE_SYMBOL));
     TRY_RETURN((alibi_status)open(&d->device, d->name, compute->gpu, &host));
     pthread_mutexattr_init(&recursive);
     pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);

@@ -95,7 +95,7 @@ static double exponent(double score, double lse)
 }
 
 /* The largest of all queries of a tile. One bound serves them all where it is small beside what
- * each of so many key tiles may take; else each query has its own. */
+ * each of the key tiles may take; else each query has its own. */
 static double weight_of(const struct head *n, int64_t tile, double norm, double bias)
 {
     static const double margin = 1.001;
@@ -117,24 +117,18 @@ static bool sees(const struct needed_args *a, int64_t tile, int64_t key_tile)
     return (key_tile + 1) * ATTENTION_TILE > first;
 }
 
-/* The largest bias between a tile of queries and an earlier one of keys. Gates only close. */
-static double bias_between(const struct head *n, int64_t tile, int64_t key_tile)
-{
-    const struct needed_args *a = n->a;
-
-    if (a->bias.kind == BIAS_GATE)
-        return a->query_gates[n->h * n->tiles + tile] - a->key_gates[n->h * a->first + key_tile];
-    return n->bias[a->first + tile - key_tile];
-}
-
 static bool is_needed(struct head *n, int64_t key_tile)
 {
     const struct needed_args *a = n->a;
     double norm = (double)a->norms[n->h / (a->H / a->Hkv) * a->first + key_tile];
 
     for (int64_t t = 0; t < n->tiles; t++) {
-        n->weight[t] =
-            sees(a, t, key_tile) ? weight_of(n, t, norm, bias_between(n, t, key_tile)) : 0;
+        double bias =
+            a->bias.kind == BIAS_GATE /* gates only close */
+                ? a->query_gates[n->h * n->tiles + t] - a->key_gates[n->h * a->first + key_tile]
+                : n->bias[a->first + t - key_tile];
+
+        n->weight[t] = sees(a, t, key_tile) ? weight_of(n, t, norm, bias) : 0;
         if (!(n->spent[t] + n->weight[t] <= a->eps))
             return true;
     }

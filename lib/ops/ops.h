@@ -45,7 +45,7 @@ struct device_traits {
     int64_t row_multiple; /* of products whose rows vary: fewer shapes to choose kernels for */
     int64_t batch_tokens; /* of a batch of an evaluation */
     int64_t prefill_tokens; /* of a prompt */
-    int64_t decode_rows;    /* of a product in decoding: room for so many saves copies; 0: any */
+    int64_t decode_rows;    /* of a product in decoding: room for that many saves copies; 0: any */
     int warm_up_steps;      /* until its products are tuned, before steps are timed */
     int timed_calls;        /* between two waits, so that waiting does not count */
     bool times_parts;       /* read_parts has something to tell */
@@ -126,7 +126,7 @@ enum tuning {
     TUNING_FIXED,     /* products keep what was chosen for them; others as with SAME_BITS */
 };
 
-/* What was chosen with TUNING_WIDE. The bytes are the device's own. */
+/* The choices of TUNING_WIDE. The bytes are the device's own. */
 enum { PRODUCT_BYTES = 40, ALGORITHM_BYTES = 64, CHOICES_BY_MAX = 192 };
 struct product_choice {
     unsigned char product[PRODUCT_BYTES], algorithm[ALGORITHM_BYTES];

@@ -155,56 +155,6 @@ static bool skip_by_scores(struct work *w, const struct heads *c, const struct t
 
 /* ---- one tile */
 
-static void find_top(struct work *w, const struct tile *t)
-{
-    for (int64_t i = 0; i < t->lanes; i += SIMD_WIDTH) {
-        int64_t keys = keys_seen(t, i);
-        vec top = vec_load(w->s + i);
-        for (int64_t j = 1; j < keys; j++) {
-            vec s = vec_load(w->s + j * TILE + i);
-            top = vec_select((s > top) | (s != s), s,
-                             top); /* a NaN stays: such a tile is never skipped */
-        }
-        vec_store(w->top + i, top);
-    }
-}
-
-/* s <- exp(s - m') for the lanes from i on, with m, l and shrink brought up to date. */
-static void softmax_lanes(struct work *w, const struct tile *t, int64_t i)
-{
-    int64_t keys = keys_seen(t, i);
-    vec before = vec_load(w->m + i), max = vec_max(vec_load(w->top + i), before), sum = { 0 };
-
-    for (int64_t j = 0; j < keys; j++) {
-        vec e = vec_exp_term(vec_load(w->s + j * TILE + i) - max);
-        vec_store(w->s + j * TILE + i, e);
-        sum += e;
-    }
-    vec shrink = vec_exp_term(before - max);
-    vec_store(w->shrink + i, shrink);
-    vec_store(w->l + i, vec_load(w->l + i) * shrink + sum);
-    vec_store(w->m + i, max);
-}
-
-static void drop_weights(struct work *w, const struct heads *c, const struct tile *t)
-{
-    tile_mask(w->mask, c, t);
-    for (int64_t i = 0; i < t->lanes; i += SIMD_WIDTH)
-        for (int64_t j = 0; j < keys_seen(t, i); j++)
-            vec_store(w->s + j * TILE + i,
-                      vec_load(w->s + j * TILE + i) * vec_load(w->mask + j * TILE + i));
-}
-
-static void shrink_outputs(struct work *w, const struct heads *c, const struct tile *t)
-{
-    for (int64_t i = 0; i < t->nq; i++) {
-        if (w->shrink[i] == 1.0f)
-            continue;
-        for (int64_t d = 0; d < c->width; d += SIMD_WIDTH)
-            vec_store(w->o + i * c->width + d, w->shrink[i] * vec_load(w->o + i * c->width + d));
-    }
-}
-
 /* False if the tile was skipped. */
 static bool visit(struct work *w, const struct heads *c, const struct tile *t,
                   struct key_range keys, float eps)
@@ -212,50 +162,48 @@ static bool visit(struct work *w, const struct heads *c, const struct tile *t,
     struct start start = fill_start(w->strip, w->s, c, t);
 
     tile_scores(w->s, c, t, rows_of(c->a->k, t->b, t->j, t->kv), w->queries, start);
-    find_top(w, t);
+    for (int64_t i = 0; i < t->lanes; i += SIMD_WIDTH) { /* the largest score of each query */
+        int64_t seen = keys_seen(t, i);
+        vec top = vec_load(w->s + i);
+        for (int64_t j = 1; j < seen; j++) {
+            vec s = vec_load(w->s + j * TILE + i);
+            top = vec_select((s > top) | (s != s), s,
+                             top); /* a NaN stays: such a tile is never skipped */
+        }
+        vec_store(w->top + i, top);
+    }
     if (eps > 0.0f && !t->diagonal && skip_by_scores(w, c, t, keys, eps))
         return false;
-    for (int64_t i = 0; i < t->lanes; i += SIMD_WIDTH)
-        softmax_lanes(w, t, i);
-    if (!t->diagonal) /* the first tile: nothing was summed before */
-        shrink_outputs(w, c, t);
-    if (drops(c))
-        drop_weights(w, c, t);
+    for (int64_t i = 0; i < t->lanes; i += SIMD_WIDTH) { /* s <- exp(s - m'), then l' and m' */
+        int64_t seen = keys_seen(t, i);
+        vec before = vec_load(w->m + i), max = vec_max(vec_load(w->top + i), before), sum = { 0 };
+
+        for (int64_t j = 0; j < seen; j++) {
+            vec e = vec_exp_term(vec_load(w->s + j * TILE + i) - max);
+            vec_store(w->s + j * TILE + i, e);
+            sum += e;
+        }
+        vec shrink = vec_exp_term(before - max);
+        vec_store(w->shrink + i, shrink);
+        vec_store(w->l + i, vec_load(w->l + i) * shrink + sum);
+        vec_store(w->m + i, max);
+    }
+    for (int64_t i = 0; !t->diagonal && i < t->nq; i++) { /* the first tile has nothing to shrink */
+        if (w->shrink[i] == 1.0f)
+            continue;
+        for (int64_t d = 0; d < c->width; d += SIMD_WIDTH)
+            vec_store(w->o + i * c->width + d, w->shrink[i] * vec_load(w->o + i * c->width + d));
+    }
+    if (drops(c)) {
+        tile_mask(w->mask, c, t);
+        for (int64_t i = 0; i < t->lanes; i += SIMD_WIDTH)
+            for (int64_t j = 0; j < keys_seen(t, i); j++)
+                vec_store(w->s + j * TILE + i,
+                          vec_load(w->s + j * TILE + i) * vec_load(w->mask + j * TILE + i));
+    }
     pack_rows(w->values, c, rows_of(c->a->v, t->b, t->j, t->kv), t->nk, 1.0f);
     tile_sum_keys(w->o, c, t, w->s, w->values);
     return true;
-}
-
-static void begin(struct work *w, const struct heads *c, const struct tile *t, int64_t from)
-{
-    pack_lanes(w->queries, c, rows_of(c->a->q, t->b, from, t->h), t->nq, (float)c->a->scale);
-    memset(w->o, 0, sizeof(float) * (size_t)(TILE * c->width));
-    for (int64_t i = 0; i < TILE; i++) { /* lanes without a query never object to skipping */
-        w->m[i] = i < t->nq ? -INFINITY : 0.0f;
-        w->l[i] = i < t->nq ? 0.0f : INFINITY;
-        w->out[i] = 0.0f;
-        w->reach[i] = 0.0f;
-    }
-}
-
-static void begin_skipping(struct work *w, const struct heads *c, const struct tile *t,
-                           int64_t from)
-{
-    struct rows queries = rows_of(c->a->q, t->b, from, t->h);
-
-    for (int64_t i = 0; i < t->nq; i++)
-        w->reach[i] = bounds_reach(c, queries.at + i * queries.stride);
-}
-
-static void finish(struct work *w, const struct heads *c, const struct tile *t, int64_t from)
-{
-    float *lse_row = lse_of(c, t->b, t->h) + from;
-
-    for (int64_t i = 0; i < t->nq; i++) {
-        struct rows out = rows_of(c->a->y, t->b, from + i, t->h);
-        unpack_rows(out, c, w->o + i * c->width, 1, 1.0f / w->l[i]);
-        lse_row[i] = w->m[i] + logf(w->l[i]);
-    }
 }
 
 /* The words in which the query tile's key tiles are marked; NULL: not wanted. */
@@ -268,23 +216,24 @@ static int32_t *kept_row(const struct heads *c, int64_t b, int64_t h, int64_t fr
                      : NULL;
 }
 
-static void mark(int32_t *row, const struct tile *t)
-{
-    if (row)
-        row[t->j / TILE / 32] |= (int32_t)(1u << t->j / TILE % 32);
-}
-
 /* Queries from..from + TILE - 1 of head h. */
 static void attend(struct work w, const struct heads *c, const struct bounds *bounds, int64_t b,
                    int64_t h, int64_t from)
 {
     struct tile t = tile_on_diagonal(c, b, h, from);
+    struct rows queries = rows_of(c->a->q, b, from, h), out = rows_of(c->a->y, b, from, h);
     int32_t *kept = kept_row(c, b, h, from);
-    float eps = bounds->norms ? bounds->eps : 0.0f;
+    float eps = bounds->norms ? bounds->eps : 0.0f, *lse = lse_of(c, b, h) + from;
 
-    begin(&w, c, &t, from);
-    if (eps > 0.0f)
-        begin_skipping(&w, c, &t, from);
+    pack_lanes(w.queries, c, queries, t.nq, (float)c->a->scale);
+    memset(w.o, 0, sizeof(float) * (size_t)(TILE * c->width));
+    for (int64_t i = 0; i < TILE; i++) { /* lanes without a query never object to skipping */
+        bool exists = i < t.nq;
+        w.m[i] = exists ? -INFINITY : 0.0f;
+        w.l[i] = exists ? 0.0f : INFINITY;
+        w.out[i] = 0.0f;
+        w.reach[i] = exists && eps > 0.0f ? bounds_reach(c, queries.at + i * queries.stride) : 0.0f;
+    }
     if (kept)
         memset(kept, 0, sizeof *kept * (size_t)c->a->skip.kept.shape[3]);
     do {
@@ -297,10 +246,14 @@ static void attend(struct work w, const struct heads *c, const struct bounds *bo
             if (skip_by_norms(&w, c, bounds, &t, keys))
                 continue;
         }
-        if (visit(&w, c, &t, keys, eps))
-            mark(kept, &t);
+        if (visit(&w, c, &t, keys, eps) && kept)
+            kept[t.j / TILE / 32] |= (int32_t)(1u << t.j / TILE % 32);
     } while (tile_step_back(&t));
-    finish(&w, c, &t, from);
+    for (int64_t i = 0; i < t.nq; i++) {
+        struct rows row = { out.at + i * out.stride, out.stride };
+        unpack_rows(row, c, w.o + i * c->width, 1, 1.0f / w.l[i]);
+        lse[i] = w.m[i] + logf(w.l[i]);
+    }
 }
 
 /* Late tiles, which have the most keys, are handed out first, and of them the last heads, which

@@ -209,8 +209,8 @@ static inline float gain_at(const struct heads *c, int64_t distance)
     return c->gain ? c->gain[smaller(distance, c->Lk - 1)] : 1.0f;
 }
 
-/* What the scores of a tile begin with: row j is at + j * row; and the factors on the products, in
- * rows alike; NULL: all are 1. */
+/* The initial scores of a tile: row j is at + j * row. The factors on the products are in the same
+ * rows; NULL: all are 1. */
 struct start {
     const float *at;
     int64_t row;

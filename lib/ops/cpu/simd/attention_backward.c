@@ -90,12 +90,6 @@ static const uint32_t *kept_row(const struct heads *c, int64_t b, int64_t h, int
            ((b * c->H + h) * kept.shape[2] + i / TILE) * kept.shape[3];
 }
 
-static bool was_kept(const struct heads *c, const struct tile *t)
-{
-    return !c->a->skip.kept.data ||
-           kept_row(c, t->b, t->h, t->i)[t->j / TILE / 32] >> t->j / TILE % 32 & 1;
-}
-
 /* ---- one tile */
 
 /* D_i of one query; its dy is packed. */
@@ -181,42 +175,7 @@ static void differentiate_scores(struct work *w, const struct gradients *g, cons
                       vec_load(w->ds + j * TILE + i) * vec_load(start.gain + j * start.row + i));
 }
 
-/* dk, dv: the rows of the tile's keys. */
-static void add_to_keys(struct work *w, const struct heads *c, const struct tile *t, float *dk,
-                        float *dv)
-{
-    tile_sum_queries(dv, c, t, w->p, w->dy);
-    tile_sum_queries(dk, c, t, w->ds, w->q);
-}
-
-static void add_to_queries(struct work *w, const struct heads *c, const struct tile *t)
-{
-    pack_rows(w->k, c, rows_of(c->a->k, t->b, t->j, t->kv), t->nk, 1.0f);
-    tile_sum_keys(w->dq, c, t, w->ds, w->k);
-}
-
 /* ---- gradient of the bias */
-
-/* diagonals[nk - 1 + i - j] <- the sum of ds over the tile's diagonal i - j. */
-static void sum_diagonals(struct work *w, const struct tile *t)
-{
-    clear(w->diagonals, 2 * TILE);
-    for (int64_t j = 0; j < t->nk; j++) {
-        float *row = w->diagonals + t->nk - 1 - j;
-        for (int64_t i = first_lane(t, j); i < t->lanes; i += SIMD_WIDTH)
-            vec_store(row + i, vec_load(row + i) + vec_load(w->ds + j * TILE + i));
-    }
-}
-
-static void add_to_gates(struct work *w, const struct tile *t, double *sums)
-{
-    for (int64_t j = 0; j < t->nk; j++) {
-        vec sum = { 0 };
-        for (int64_t i = first_lane(t, j); i < t->lanes; i += SIMD_WIDTH)
-            sum += vec_load(w->ds + j * TILE + i);
-        sums[t->j + j] -= (double)vec_sum(sum);
-    }
-}
 
 /* slope: the sum of -distance * ds; table: each entry's own distances, the last entry with all
  * beyond; gates: each key's own. */
@@ -227,10 +186,20 @@ static void add_to_bias(struct work *w, const struct gradients *g, const struct 
     int64_t first = t->i - t->j - (t->nk - 1);
 
     if (g->c.a->bias.kind == BIAS_GATE) {
-        add_to_gates(w, t, sums);
+        for (int64_t j = 0; j < t->nk; j++) {
+            vec sum = { 0 };
+            for (int64_t i = first_lane(t, j); i < t->lanes; i += SIMD_WIDTH)
+                sum += vec_load(w->ds + j * TILE + i);
+            sums[t->j + j] -= (double)vec_sum(sum);
+        }
         return;
     }
-    sum_diagonals(w, t);
+    clear(w->diagonals, 2 * TILE); /* [nk - 1 + i - j]: the sum of ds over the diagonal i - j */
+    for (int64_t j = 0; j < t->nk; j++) {
+        float *row = w->diagonals + t->nk - 1 - j;
+        for (int64_t i = first_lane(t, j); i < t->lanes; i += SIMD_WIDTH)
+            vec_store(row + i, vec_load(row + i) + vec_load(w->ds + j * TILE + i));
+    }
     for (int64_t n = first < 0 ? -first : 0; n < t->nq + t->nk - 1; n++) {
         int64_t distance = first + n;
         if (g->c.a->bias.kind == BIAS_LINEAR)
@@ -299,7 +268,7 @@ static int64_t first_used(const struct heads *c, int64_t b, int64_t h, int64_t i
     return (32 * n + __builtin_ctz(kept_row(c, b, h, i)[n])) * TILE;
 }
 
-/* Of the query tile at i, in all the heads that share a key/value head. */
+/* Key tiles and first key of the query tile at i, in all heads that share a key/value head. */
 static int64_t group_work(const struct heads *c, int64_t head, int64_t i)
 {
     int64_t group = c->H / c->Hkv, kv = head % c->Hkv, work = 0;
@@ -340,27 +309,8 @@ static void cut_head(const struct gradients *g, int64_t head)
     }
 }
 
-/* A query tile against all its keys: its dq, and what it adds to dk, dv and the bias. */
-static void query_tile(struct work *w, const struct gradients *g, struct tile t, int64_t n,
-                       const struct chunk *chunk)
-{
-    const struct heads *c = &g->c;
-
-    load_queries(w, g, &t);
-    clear(w->dq, TILE * c->width);
-    do {
-        if (!was_kept(c, &t))
-            continue;
-        differentiate_scores(w, g, &t);
-        add_to_queries(w, c, &t);
-        int64_t at = (t.j - chunk->first) * c->width;
-        add_to_keys(w, c, &t, chunk->dk + at, chunk->dv + at);
-        if (g->dbias)
-            add_to_bias(w, g, &t, n);
-    } while (tile_step_back(&t));
-    unpack_rows(rows_of(c->a->dq, t.b, t.i, t.h), c, w->dq, t.nq, (float)c->a->scale);
-}
-
+/* Each query tile of a chunk against all its keys: its dq, and what it adds to dk, dv and the bias
+ * of the chunk. */
 static void run_chunk(struct work w, const struct gradients *g, int64_t head, int64_t n)
 {
     const struct heads *c = &g->c;
@@ -370,8 +320,27 @@ static void run_chunk(struct work w, const struct gradients *g, int64_t head, in
     clear(chunk->dk, (chunk->end - chunk->first) * c->width);
     clear(chunk->dv, (chunk->end - chunk->first) * c->width);
     for (int64_t h = kv * group; h < (kv + 1) * group; h++)
-        for (int64_t i = chunk->begin; i < chunk->end; i += TILE)
-            query_tile(&w, g, tile_on_diagonal(c, b, h, i), n, chunk);
+        for (int64_t i = chunk->begin; i < chunk->end; i += TILE) {
+            struct tile t = tile_on_diagonal(c, b, h, i);
+            const uint32_t *kept = c->a->skip.kept.data ? kept_row(c, b, h, i) : NULL;
+
+            load_queries(&w, g, &t);
+            clear(w.dq, TILE * c->width);
+            do {
+                int64_t at = (t.j - chunk->first) * c->width;
+
+                if (kept && !(kept[t.j / TILE / 32] >> t.j / TILE % 32 & 1))
+                    continue;
+                differentiate_scores(&w, g, &t);
+                pack_rows(w.k, c, rows_of(c->a->k, b, t.j, kv), t.nk, 1.0f);
+                tile_sum_keys(w.dq, c, &t, w.ds, w.k);
+                tile_sum_queries(chunk->dv + at, c, &t, w.p, w.dy);
+                tile_sum_queries(chunk->dk + at, c, &t, w.ds, w.q);
+                if (g->dbias)
+                    add_to_bias(&w, g, &t, n);
+            } while (tile_step_back(&t));
+            unpack_rows(rows_of(c->a->dq, b, i, h), c, w.dq, t.nq, (float)c->a->scale);
+        }
 }
 
 static bool uses_keys(const struct chunk *chunk, int64_t j)

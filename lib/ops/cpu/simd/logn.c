@@ -19,7 +19,7 @@ static double keys(const struct logn_args *a, int64_t row)
     return (double)logn_keys(position, a->window);
 }
 
-/* What is common to all heads of a row. */
+/* The factor that all heads of a row share. */
 static float row_factor(const struct logn_args *a, int64_t row)
 {
     if (a->factor.data)

@@ -104,24 +104,6 @@ static const float *norms_of(const struct bounds *b, int64_t row, int64_t kv)
     return b->norms + (b->slot ? b->slot[row] : row) * b->stride_b + kv * b->stride_kv;
 }
 
-/* ahead[t] = the largest norm of tiles 0..t, of the tiles that the row has keys of; of the tiles
- * that its query sees, if it is one of a ragged call. */
-static void look_ahead(struct bounds *b, const struct heads *c)
-{
-    int64_t tiles = attention_tiles(c->Lk);
-
-    for (int64_t row = 0; row < c->B; row++)
-        for (int64_t kv = 0; kv < c->Hkv; kv++) {
-            const float *norms = norms_of(b, row, kv);
-            float *ahead = b->ahead + (row * c->Hkv + kv) * tiles, most = 0.0f;
-            int64_t last = keys_count(c, row) - 1;
-            int64_t first =
-                ragged_present(c->a->ragged) ? attention_first_key(last, c->a->window) : 0;
-            for (int64_t t = first / ATTENTION_TILE; t < attention_tiles(keys_count(c, row)); t++)
-                ahead[t] = most = larger(most, norms[t]);
-        }
-}
-
 static float largest_of(const float *x, int64_t count)
 {
     vec most = vec_all(-INFINITY);
@@ -139,33 +121,17 @@ static float largest_of(const float *x, int64_t count)
     return largest;
 }
 
-/* beyond[t] = the largest entry of a head's table from distance t * TILE on. */
-static void look_beyond(struct bounds *b, const struct heads *c)
-{
-    struct tensor table = c->a->bias.values;
-    int64_t T = table.shape[1], tiles = attention_tiles(T);
-
-    for (int64_t h = 0; h < c->H; h++) {
-        const float *entries = (const float *)table.data + h * T;
-        float *beyond = b->beyond + h * tiles, most = -INFINITY;
-        for (int64_t t = tiles - 1; t >= 0; t--)
-            beyond[t] = most =
-                larger(most, largest_of(entries + t * TILE, smaller(TILE, T - t * TILE)));
-    }
-}
-
-/* The caller's norms, which a ragged call keeps by slot, or our own, which are by row. */
+/* The norms are the caller's, which a ragged call keeps by slot, or our own, which are by row. */
 alibi_status bounds_init(struct bounds *b, const struct heads *c)
 {
     int64_t tiles = attention_tiles(c->Lk), count = c->B * c->Hkv * tiles;
-    struct tensor given = c->a->skip.norms;
-    bool table = c->a->bias.kind == BIAS_TABLE;
-    int64_t distances = table ? c->H * attention_tiles(c->a->bias.values.shape[1]) : 0;
+    struct tensor given = c->a->skip.norms, table = c->a->bias.values;
+    int64_t T = c->a->bias.kind == BIAS_TABLE ? table.shape[1] : 0, distances = attention_tiles(T);
 
     *b = (struct bounds){ .eps = (float)c->a->skip.eps };
     if (b->eps <= 0.0f || tiles < 2)
         return ALIBI_OK;
-    TRY_RETURN(NEW_ARRAY(&b->memory, 2 * count + distances, "the norms of keys"));
+    TRY_RETURN(NEW_ARRAY(&b->memory, 2 * count + c->H * distances, "the norms of keys"));
     b->ahead = b->memory + count;
     b->beyond = b->ahead + count;
     if (present(given)) {
@@ -182,9 +148,26 @@ alibi_status bounds_init(struct bounds *b, const struct heads *c)
     b->norms = given.data;
     b->stride_b = given.stride[0];
     b->stride_kv = given.stride[1];
-    look_ahead(b, c);
-    if (table)
-        look_beyond(b, c);
+
+    /* ahead[t]: of the tiles up to t that the row has keys of; of those that its query sees, if it
+     * is one of a ragged call. */
+    for (int64_t row = 0; row < c->B; row++)
+        for (int64_t kv = 0; kv < c->Hkv; kv++) {
+            const float *norms = norms_of(b, row, kv);
+            float *ahead = b->ahead + (row * c->Hkv + kv) * tiles, most = 0.0f;
+            int64_t last = keys_count(c, row) - 1;
+            int64_t first =
+                ragged_present(c->a->ragged) ? attention_first_key(last, c->a->window) : 0;
+            for (int64_t t = first / ATTENTION_TILE; t < attention_tiles(last + 1); t++)
+                ahead[t] = most = larger(most, norms[t]);
+        }
+    for (int64_t h = 0; T > 0 && h < c->H; h++) {
+        const float *entries = (const float *)table.data + h * T;
+        float *beyond = b->beyond + h * distances, most = -INFINITY;
+        for (int64_t t = distances - 1; t >= 0; t--)
+            beyond[t] = most =
+                larger(most, largest_of(entries + t * TILE, smaller(TILE, T - t * TILE)));
+    }
     return ALIBI_OK;
 }
 
@@ -217,8 +200,8 @@ float bounds_reach(const struct heads *c, const float *query)
     return norm_margin(c->D) * fabsf((float)c->a->scale) * sqrtf(square(query, c->D));
 }
 
-/* Of a tile or two every entry is compared. Of more, those up to the next multiple of a tile; all
- * that follow have one number, although `far` may end before them: a test takes constant time. */
+/* Up to two tiles: every entry is compared. More: those up to the next multiple of a tile; all that
+ * follow have one number, although `far` may end before them, so a test takes constant time. */
 static float largest_entry(const struct bounds *b, struct tensor table, int64_t h, int64_t near,
                            int64_t far)
 {
