@@ -361,7 +361,7 @@ out:
     return status;
 }
 
-/* A task that was asked for has to fit; of all tasks those are taken that do. */
+/* A task that was asked for must fit; without a request, all that fit are taken. */
 static alibi_status choose_tasks(struct probe *p)
 {
     struct alibi_name_list *list = &p->request.tasks;

@@ -62,7 +62,7 @@ struct window {
     int64_t first; /* index of the first target that is scored */
     int64_t index; /* of that target, counted over the blocks; in a list its place in the span */
     bool begins;   /* the first input is the end token, whatever t[start]; start may be -1 */
-    int64_t uncounted; /* the mean loss of the window counts for so many targets less */
+    int64_t uncounted; /* the mean loss of the window counts for this many targets less */
 };
 
 struct windows windows_of(struct blocks blocks, int64_t length, int64_t stride);
@@ -119,7 +119,7 @@ struct rounds {
     alibi_status (*stopped)(void *user); /* the failure of a request to stop */
 };
 
-/* Windows of so many inputs that a device reads at a time: enough to keep it busy, at least 1 and
+/* Windows of `inputs` inputs that a device reads at a time: enough to keep it busy, at least 1 and
  * at most `left`. */
 int64_t rounds_rows(const struct device *dev, int64_t inputs, int64_t left);
 
@@ -222,8 +222,8 @@ void target_losses_set(struct target_losses *t, int context, int condition, cons
 /* Fills in L, the block, and the contexts with L among them. */
 alibi_status targets_resolve(struct alibi_targets *targets, int64_t train_length);
 
-/* Drops the contexts of a resolved request that no document of so many tokens has room for; false
- * if nothing is left of use. */
+/* Drops the contexts of a resolved request that a document of `document` tokens has no room for;
+ * false if nothing is left of use. */
 bool targets_trim(struct alibi_targets *targets, int64_t document);
 
 /* Tokens that a resolved request reads at most. */

@@ -162,7 +162,7 @@ static int64_t rows_from(void *user, int64_t k)
     return rows;
 }
 
-/* Inputs and targets of windows k..k+rows-1, which have so many inputs each. */
+/* Inputs and targets of windows k..k+rows-1, which have `inputs` inputs each. */
 static void read_batch(struct evaluation *e, int64_t k, int64_t rows, int64_t inputs)
 {
     e->passing = 0;
@@ -222,53 +222,35 @@ static alibi_status say_stopped(void *user)
                 (long long)e->score.tokens, (long long)e->windows.scored);
 }
 
-static alibi_status run_all(struct evaluation *e)
-{
-    return rounds_run(
-        &(struct rounds){ .call = e->call,
-                          .count = e->windows.count,
-                          .bytes = (size_t)(e->rows * e->windows.length) * sizeof(float),
-                          .user = e,
-                          .rows = rows_from,
-                          .compute = run_batch,
-                          .add = score_batch,
-                          .stopped = say_stopped });
-}
-
-/* The losses of a window of which every rank computes a part. */
-static alibi_status run_shared(struct evaluation *e, int64_t k)
+/* Every window in turn, of which each rank computes a part. */
+static alibi_status run_shared(struct evaluation *e)
 {
     alibi_comm *comm = call_comm(e->call);
-    int64_t inputs = windows_at(&e->windows, k).inputs, most = part_tokens(e);
+    int64_t most = part_tokens(e);
     int size = comm_size(comm), rank = comm_rank(comm);
-    struct range mine = sequence_part(inputs, rank, size);
-    alibi_status status = ALIBI_OK;
-
-    read_batch(e, k, 1, inputs);
-    sequence_begin(e->sequence, inputs);
-    if (call_stopped(e->call))
-        status = say_stopped(e);
-    else
-        status = model_loss_part(e->workspace, e->tokens + mine.first, e->targets + mine.first,
-                                 mine.first, mine.count, e->parts + rank * most);
-    TRY_RETURN(sequence_end(e->sequence, status));
-    TRY_RETURN(comm_collect(comm, e->parts, (size_t)most * sizeof *e->parts));
-    for (int r = 0; r < size; r++) {
-        struct range part = sequence_part(inputs, r, size);
-
-        memcpy(e->losses + part.first, e->parts + r * most, (size_t)part.count * sizeof *e->losses);
-    }
-    return ALIBI_OK;
-}
-
-static alibi_status run_all_shared(struct evaluation *e)
-{
-    alibi_comm *comm = call_comm(e->call);
 
     TRY_RETURN(sequence_new(&e->sequence, comm, e->model->device, e->call));
     e->started = e->reported = clock_seconds(); /* connecting GPUs may take longer than a window */
     for (int64_t k = 0; k < e->windows.count; k++) {
-        TRY_RETURN(run_shared(e, k));
+        int64_t inputs = windows_at(&e->windows, k).inputs;
+        struct range mine = sequence_part(inputs, rank, size);
+        alibi_status status;
+
+        read_batch(e, k, 1, inputs);
+        sequence_begin(e->sequence, inputs);
+        if (call_stopped(e->call))
+            status = say_stopped(e);
+        else
+            status = model_loss_part(e->workspace, e->tokens + mine.first, e->targets + mine.first,
+                                     mine.first, mine.count, e->parts + rank * most);
+        TRY_RETURN(sequence_end(e->sequence, status));
+        TRY_RETURN(comm_collect(comm, e->parts, (size_t)most * sizeof *e->parts));
+        for (int r = 0; r < size; r++) {
+            struct range part = sequence_part(inputs, r, size);
+
+            memcpy(e->losses + part.first, e->parts + r * most,
+                   (size_t)part.count * sizeof *e->losses);
+        }
         TRY_RETURN(comm_agree(comm, score_batch(e, k, 1, e->losses)));
     }
     return ALIBI_OK;
@@ -470,7 +452,18 @@ alibi_status evaluate_span(const struct model *m, struct span span, const struct
     if (status == ALIBI_OK)
         status = evaluation_init(&e, eval);
     TRY(comm_agree(call_comm(call), status));
-    TRY(shares_windows(eval, call) ? run_all_shared(&e) : run_all(&e));
+    if (shares_windows(eval, call))
+        TRY(run_shared(&e));
+    else
+        TRY(rounds_run(
+            &(struct rounds){ .call = call,
+                              .count = e.windows.count,
+                              .bytes = (size_t)(e.rows * e.windows.length) * sizeof(float),
+                              .user = &e,
+                              .rows = rows_from,
+                              .compute = run_batch,
+                              .add = score_batch,
+                              .stopped = say_stopped }));
     TRY(add_up(&e, &totals));
     fill_result(&e, eval, &totals, result);
 out:

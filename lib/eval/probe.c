@@ -223,21 +223,6 @@ static bool is_measured(const struct probe *p, int condition, int c)
     return condition == TARGETS_OWN || p->request.contexts.at[c] > p->request.length;
 }
 
-static alibi_status run_series(struct series *s)
-{
-    const struct probe *p = s->probe;
-
-    return rounds_run(
-        &(struct rounds){ .call = p->call,
-                          .count = p->targets.count,
-                          .bytes = (size_t)(rows_from(s, 0) * p->request.block) * sizeof(float),
-                          .user = s,
-                          .rows = rows_from,
-                          .compute = run_batch,
-                          .add = add_batch,
-                          .stopped = say_stopped });
-}
-
 /* One workspace at a time: its settings say how attention is cut. */
 static alibi_status run_condition(struct probe *p, enum target_condition condition)
 {
@@ -250,22 +235,23 @@ static alibi_status run_condition(struct probe *p, enum target_condition conditi
                                  .sinks = p->request.sinks });
     TRY(comm_agree(call_comm(p->call), status));
     for (int c = 0; c < p->request.contexts.count; c++)
-        if (is_measured(p, condition, c))
-            TRY(run_series(&(struct series){ p, condition, c }));
+        if (is_measured(p, condition, c)) {
+            struct series s = { p, condition, c };
+
+            TRY(rounds_run(&(struct rounds){
+                .call = p->call,
+                .count = p->targets.count,
+                .bytes = (size_t)(rows_from(&s, 0) * p->request.block) * sizeof(float),
+                .user = &s,
+                .rows = rows_from,
+                .compute = run_batch,
+                .add = add_batch,
+                .stopped = say_stopped }));
+        }
 out:
     workspace_free(p->workspace);
     p->workspace = NULL;
     return status;
-}
-
-static void mark_repeats(struct probe *p)
-{
-    int64_t C = longest_context(p), T = p->request.block;
-
-    for (int64_t k = 0; k < p->targets.count; k++) {
-        span_read(p->span, p->targets.at[k].start - C, C + T, p->ids);
-        targets_mark(p->ids, C, p->request.length, T, p->request.gram, p->repeats + k * T);
-    }
 }
 
 /* Buffers for the largest batch, and a series for every measurement. */
@@ -315,11 +301,6 @@ struct bootstrap {
                     ALIBI_LIST_MAX]; /* [1 + REPLICATES]; NaN: a draw without tokens */
 };
 
-static bool is_of(const struct probe *p, int kind, int64_t i)
-{
-    return kind == ALIBI_ALL_TARGETS || p->repeats[i] == (kind == ALIBI_REPEATS);
-}
-
 static bool units_are_documents(const struct probe *p)
 {
     return p->targets.documents >= TARGETS_FEW_DOCUMENTS;
@@ -335,29 +316,26 @@ static int64_t unit_of(const struct probe *p, int64_t k)
     return units_are_documents(p) ? p->targets.at[k].document : k;
 }
 
-static void add_up(const struct probe *p, int kind, struct bootstrap *b)
+/* Sums of the targets of a kind, then the draws of units. */
+static void draw(const struct probe *p, int kind, struct bootstrap *b)
 {
+    enum { SERIES = TARGET_CONDITIONS * ALIBI_LIST_MAX };
     int64_t T = p->request.block;
 
     memset(b->tokens, 0, (size_t)b->units * sizeof *b->tokens);
     memset(b->sums, 0, (size_t)b->units * sizeof *b->means);
     for (int64_t i = 0; i < p->targets.count * T; i++) {
         int64_t unit = unit_of(p, i / T);
-        double *sums = b->sums + unit * TARGET_CONDITIONS * ALIBI_LIST_MAX;
 
-        if (!is_of(p, kind, i))
+        if (kind != ALIBI_ALL_TARGETS && p->repeats[i] != (kind == ALIBI_REPEATS))
             continue;
         b->tokens[unit]++;
-        for (int s = 0; s < TARGET_CONDITIONS * ALIBI_LIST_MAX; s++) {
+        for (int s = 0; s < SERIES; s++) {
             const float *series = p->series[s / ALIBI_LIST_MAX][s % ALIBI_LIST_MAX];
 
-            sums[s] += series ? (double)series[i] : (double)NAN;
+            b->sums[unit * SERIES + s] += series ? (double)series[i] : (double)NAN;
         }
     }
-}
-
-static void draw(struct bootstrap *b)
-{
     for (int64_t r = 0; r <= REPLICATES; r++) {
         double tokens = 0, *means = b->means[r];
 
@@ -368,10 +346,10 @@ static void draw(struct bootstrap *b)
             int64_t unit = r == 0 ? u : (int64_t)drawn;
 
             tokens += b->tokens[unit];
-            for (int s = 0; s < TARGET_CONDITIONS * ALIBI_LIST_MAX; s++)
-                means[s] += b->sums[unit * TARGET_CONDITIONS * ALIBI_LIST_MAX + s];
+            for (int s = 0; s < SERIES; s++)
+                means[s] += b->sums[unit * SERIES + s];
         }
-        for (int s = 0; s < TARGET_CONDITIONS * ALIBI_LIST_MAX; s++)
+        for (int s = 0; s < SERIES; s++)
             means[s] /= tokens;
     }
 }
@@ -476,8 +454,7 @@ static alibi_status fill_result(const struct probe *p, struct alibi_targets_resu
     TRY(NEW_ARRAY(&b.sums, b.units * TARGET_CONDITIONS * ALIBI_LIST_MAX, "sums of targets"));
     TRY(NEW_ARRAY(&b.means, REPLICATES + 1, "draws of the bootstrap"));
     for (int kind = 0; kind < ALIBI_TARGET_KINDS; kind++) {
-        add_up(p, kind, &b);
-        draw(&b);
+        draw(p, kind, &b);
         fill_kind(p, &b, &r.kind[kind]);
     }
     far = &r.kind[ALIBI_ALL_TARGETS].at[p->request.contexts.count - 1];
@@ -555,10 +532,11 @@ static void refuse_sinks(struct probe *p)
 /* Before the first series of a request, which is resolved. */
 static alibi_status prepare(struct probe *p, const alibi_model *model, const alibi_corpus *corpus)
 {
+    int64_t C = longest_context(p), T = p->request.block;
+
     TRY_RETURN(evaluate_check_vocab(p->model, corpus_tokenizer(corpus), "the text"));
     TRY_RETURN(evaluate_check_tokenizer(model->tokenizer, corpus));
-    TRY_RETURN(
-        targets_new(&p->targets, p->span, longest_context(p), p->request.block, p->request.blocks));
+    TRY_RETURN(targets_new(&p->targets, p->span, C, T, p->request.blocks));
     if (!p->targets.swappable)
         call_note(p->call,
                   "'%s' has no other document to swap the far context with: only gains are "
@@ -566,7 +544,10 @@ static alibi_status prepare(struct probe *p, const alibi_model *model, const ali
                   corpus_name(corpus));
     refuse_sinks(p);
     TRY_RETURN(probe_init(p));
-    mark_repeats(p);
+    for (int64_t k = 0; k < p->targets.count; k++) {
+        span_read(p->span, p->targets.at[k].start - C, C + T, p->ids);
+        targets_mark(p->ids, C, p->request.length, T, p->request.gram, p->repeats + k * T);
+    }
     return ALIBI_OK;
 }
 
@@ -575,14 +556,15 @@ static alibi_status run(struct probe *p, const alibi_model *model, const alibi_c
                         alibi_status status)
 {
     const struct alibi_targets *t = &p->request;
-    int64_t request[6 + ALIBI_LIST_MAX] = { p->span.count, t->length, t->blocks,
-                                            t->block,      t->gram,   t->sinks };
+    struct {
+        int64_t text, length, blocks, block, gram, sinks, contexts[ALIBI_LIST_MAX];
+    } request = { p->span.count, t->length, t->blocks, t->block, t->gram, t->sinks, { 0 } };
 
     if (status == ALIBI_OK)
         status = prepare(p, model, corpus);
     TRY_RETURN(comm_agree(call_comm(p->call), status));
-    memcpy(request + 6, t->contexts.at, (size_t)t->contexts.count * sizeof *request);
-    TRY_RETURN(rounds_check(model, corpus, request, sizeof request, p->call));
+    memcpy(request.contexts, t->contexts.at, (size_t)t->contexts.count * sizeof *t->contexts.at);
+    TRY_RETURN(rounds_check(model, corpus, &request, sizeof request, p->call));
     for (int condition = 0; condition < TARGET_CONDITIONS; condition++)
         TRY_RETURN(run_condition(p, condition));
     return ALIBI_OK;

@@ -9,7 +9,7 @@
 
 #include "eval/eval.h"
 
-/* Neighbouring queries see almost the same keys: so many of a window are enough. */
+/* Neighbouring queries see almost the same keys: this many of a window are enough. */
 enum { QUERIES = 512 };
 
 struct reading {

@@ -6,7 +6,7 @@
 
 #include "eval/eval.h"
 
-/* A large training split is not counted as a whole: so many tokens, in blocks spread over it, are
+/* A large training split is not counted as a whole: this many tokens, in blocks spread over it, are
  * enough for the frequencies of any vocabulary, and take a fraction of a second. */
 enum { COUNTED = 1 << 24, COUNTED_BLOCK = 1 << 12 };
 

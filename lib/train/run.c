@@ -168,26 +168,6 @@ static alibi_status make(struct run *r)
     return optimizer_init(&r->optimizer, r->model, t->optimizer, r->comm);
 }
 
-/* ---- the folder */
-
-/* *path is the checkpoint to resume from, NULL to start. */
-static alibi_status enter_folder(struct run *r, bool resume, char **path)
-{
-    TRY_RETURN(folder_create(r->dir));
-    /* before the lock is taken, which leaves a file */
-    TRY_RETURN(folder_refuse_other(r->dir, FOLDER_RUN));
-    TRY_RETURN(lock_take(&r->lock, r->dir));
-    if (!resume)
-        TRY_RETURN(resume_refuse(r->dir));
-    TRY_RETURN(checkpoint_clean(r->dir));
-    TRY_RETURN(file_remove_within(r->dir, NAME_RECIPE NAME_ASIDE));
-    TRY_RETURN(file_remove_within(r->dir, NAME_TIMING NAME_ASIDE));
-    TRY_RETURN(file_remove_within(r->dir, NAME_SOURCE NAME_ASIDE));
-    TRY_RETURN(file_remove_within(r->dir, NAME_SEEN));
-    TRY_RETURN(file_remove_within(r->dir, NAME_SEEN NAME_ASIDE));
-    return resume ? checkpoint_find(path, r->dir, r->call) : ALIBI_OK;
-}
-
 /* ---- resuming */
 
 /* Whether the last step has no validation yet. In a resumed run that is so if a stop came before
@@ -208,13 +188,6 @@ static bool unfinished(const struct run *r)
 }
 
 /* ---- the algorithms of matrix products, on a device that has several for each */
-
-/* Timings must not decide the bits of a resumed run, so only the first step of a run chooses. */
-static void begin_choices(struct run *r)
-{
-    r->wide = device_tunes_widely(r->device);
-    device_tune(r->device, r->wide ? TUNING_WIDE : TUNING_SAME_BITS);
-}
 
 /* Restores the choices of the checkpoint, whatever this call requests. */
 static alibi_status restore_choices(struct run *r, const char *path)
@@ -370,14 +343,6 @@ static struct checkpoint checkpoint_of(struct run *r)
     };
 }
 
-/* The journal first, so that the log never ends before the checkpoint. */
-static alibi_status sync_journal(struct run *r)
-{
-    TRY_RETURN(journal_sync(&r->journal, device_peak(r->device)));
-    events_sync(&r->events, r->call);
-    return ALIBI_OK;
-}
-
 /* For a folder that only rank 0 sees: it writes, and the others send it their parts of the moments.
  * The ranks do not agree on failures between them here, because they wait for data, not for an
  * answer. */
@@ -397,8 +362,12 @@ static alibi_status save_at_root(struct run *r, const struct checkpoint *c)
 static alibi_status save(struct run *r)
 {
     const struct checkpoint c = checkpoint_of(r);
-    alibi_status status = comm_is_root(r->comm) ? sync_journal(r) : ALIBI_OK;
+    alibi_status status = ALIBI_OK;
 
+    if (comm_is_root(r->comm)) /* first, so that the log never ends before the checkpoint */
+        status = journal_sync(&r->journal, device_peak(r->device));
+    if (comm_is_root(r->comm) && status == ALIBI_OK)
+        events_sync(&r->events, r->call);
     TRY_RETURN(comm_agree(r->comm, status));
     TRY_RETURN(c.fetch ? save_at_root(r, &c) : checkpoint_save(r->dir, &c, r->call));
     r->saved = r->state.step;
@@ -484,7 +453,20 @@ out:
 /* *path is the checkpoint that was found, NULL: none. */
 static alibi_status enter_run(struct run *r, bool resume, char **path)
 {
-    TRY_RETURN(enter_folder(r, resume, path));
+    TRY_RETURN(folder_create(r->dir));
+    /* before the lock is taken, which leaves a file */
+    TRY_RETURN(folder_refuse_other(r->dir, FOLDER_RUN));
+    TRY_RETURN(lock_take(&r->lock, r->dir));
+    if (!resume)
+        TRY_RETURN(resume_refuse(r->dir));
+    TRY_RETURN(checkpoint_clean(r->dir));
+    TRY_RETURN(file_remove_within(r->dir, NAME_RECIPE NAME_ASIDE));
+    TRY_RETURN(file_remove_within(r->dir, NAME_TIMING NAME_ASIDE));
+    TRY_RETURN(file_remove_within(r->dir, NAME_SOURCE NAME_ASIDE));
+    TRY_RETURN(file_remove_within(r->dir, NAME_SEEN));
+    TRY_RETURN(file_remove_within(r->dir, NAME_SEEN NAME_ASIDE));
+    if (resume)
+        TRY_RETURN(checkpoint_find(path, r->dir, r->call));
     if (resume && !*path)
         call_note(r->call, "no checkpoint in '%s': starting", r->dir);
     if (*path)
@@ -571,17 +553,8 @@ out:
 
 /* ---- one step */
 
-static int64_t count_scored(const int32_t *targets, int64_t count)
-{
-    int64_t scored = 0;
-
-    for (int64_t i = 0; i < count; i++)
-        scored += targets[i] >= 0;
-    return scored;
-}
-
-/* One pass: adds its gradients to the model's. numbers: the sum of its losses, and of how many
- * tokens. */
+/* One pass: adds its gradients to the model's. numbers, which are 0: the sum of its losses, and of
+ * how many tokens. */
 static alibi_status take_pass(struct run *r, int64_t number, double scale, double numbers[2])
 {
     const struct alibi_training *t = &r->training;
@@ -591,7 +564,8 @@ static alibi_status take_pass(struct run *r, int64_t number, double scale, doubl
     TRY_RETURN(loader_get(r->loader, number, number + comm_size(r->comm), &tokens, &targets));
     TRY_RETURN(model_gradients(r->workspace, tokens, targets, t->batch, t->train_length, scale,
                                drop, &numbers[0]));
-    numbers[1] = (double)count_scored(targets, t->batch * t->train_length);
+    for (int64_t i = 0; i < t->batch * t->train_length; i++)
+        numbers[1] += targets[i] >= 0;
     return ALIBI_OK;
 }
 
@@ -936,7 +910,10 @@ static alibi_status train(alibi_device *device, const struct alibi_config *confi
     forecast_begin(forecast);
     device_reset_peak(r.device);
     TRY(check_ranks(&r, resume));
-    begin_choices(&r);
+    /* Timings must not decide the bits of a resumed run, so only the first step of a run chooses.
+     */
+    r.wide = device_tunes_widely(r.device);
+    device_tune(r.device, r.wide ? TUNING_WIDE : TUNING_SAME_BITS);
     TRY(comm_agree(r.comm, make(&r)));
     TRY(comm_agree(r.comm, optimizer_connect(&r.optimizer, &r.training, call)));
     if (training->init && !resume) /* a model that does not fit must not leave a folder */

@@ -34,7 +34,7 @@ static inline bool gradients_exchanged(const struct alibi_training *t, int ranks
 {
     return ranks > 1 || t->comm == ALIBI_COMM_NCCL;
 }
-/* Whether so many ranks have gradients of one layer at a time only. */
+/* Whether `ranks` ranks have gradients of one layer at a time only. */
 static inline bool gradients_by_layer(const struct alibi_training *t, int ranks)
 {
     return ranks > 1 && t->shard == ALIBI_SHARD_GRADIENTS;
@@ -89,7 +89,7 @@ alibi_status plan_training_of_ranks(struct alibi_plan *plan, int ranks,
                                     const struct alibi_training *training, struct device *device,
                                     enum dtype type, bool limits);
 
-/* ALIBI_USAGE: so many ranks cannot divide the passes of a step evenly, so some would wait for the
+/* ALIBI_USAGE: `ranks` ranks cannot divide the passes of a step evenly, so some would wait for the
  * others. */
 alibi_status plan_check_ranks(const struct alibi_training *t, int64_t ranks);
 
