@@ -594,7 +594,7 @@ alibi_status pattern_check(const struct pattern *p, const struct alibi_config *c
         if (once && !same)
             return fail(ALIBI_USAGE,
                         "position '%s': '%s' acts once, on the embeddings before all layers, so it "
-                        "has to be the same for every layer",
+                        "must be the same for every layer",
                         c->position,
                         method->acts_on == POSITION_EMBEDDING ? method->name : first->name);
         if (p->kind[k].temperature > 0 && c->train_length < 1)

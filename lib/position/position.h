@@ -22,7 +22,7 @@ enum { POSITION_OWN_BYTES = 96 };
 struct position {
     const struct position_method *method;
     int64_t window;     /* how many keys a query sees at most, its own the last; 0: all before it */
-    int64_t sinks;      /* with a window: so many first keys are seen although they left it */
+    int64_t sinks;      /* with a window: this many first keys are seen although they left it */
     double temperature; /* c: queries are multiplied by 1 + c ln(max(1, how many keys they see / the
                            training length)), except in training */
     bool logn;          /* queries are multiplied by s_h ln(how many keys they see), s_h learned */
