@@ -381,14 +381,13 @@ static bool make_rotary(struct op_case *c)
 {
     int64_t B = c->n[0], L = c->n[1], H = c->n[2], D = c->n[3];
 
-    c->args.rotary.rotation.start = START;
     c->args.rotary.rotation.layout = c->option;
     say(c, c->option == ALIBI_ROTARY_HALVES ? " halves" : " pairs");
     VIEW(c, rotary, x, B, L, H, D, IN, UNUSED);
     VIEW(c, rotary, y, B, L, H, D, OUT, UNUSED);
     VIEW(c, rotary, dy, B, L, H, D, UNUSED, IN);
     VIEW(c, rotary, dx, B, L, H, D, UNUSED, OUT);
-    ADD(c, rotary, rotation.table, matrix(dtype_sums(c->type), START + L, D), IN, IN);
+    ADD(c, rotary, rotation.table, matrix(dtype_sums(c->type), L, D), IN, IN);
     return true;
 }
 
@@ -466,9 +465,8 @@ static bool make_head_norm(struct op_case *c)
     ADD(c, head_norm, dq_weight, vector(S, D), UNUSED, ADDED);
     ADD(c, head_norm, dk_weight, vector(S, D), UNUSED, ADDED);
     if (rotated) {
-        a->rotation.start = START;
         a->rotation.layout = rotated == 1 ? ALIBI_ROTARY_HALVES : ALIBI_ROTARY_PAIRS;
-        ADD(c, head_norm, rotation.table, matrix(S, START + L, D), IN, IN);
+        ADD(c, head_norm, rotation.table, matrix(S, L, D), IN, IN);
     }
     if (c->option & 1) {
         share(c, "y", "x", 0);
@@ -590,14 +588,14 @@ static bool make_attention(struct op_case *c)
     c->args.attention.args.dropout = dropout_of(drops ? 0.3 : 0.0);
     c->stores_first = rotated;
     c->args.attention.sinks = option->sinks ? 1 + c->n[7] % 5 : 0;
-    c->args.attention.args.rotation.start = option->sinks ? Lk - Lq : START;
     say(c, "%s", option->name);
     if (rotated) {
         /* Backward reads the rotated q and k, and gives the gradients of those before. */
         c->args.attention.args.rotation.layout = option->layout;
         VIEW(c, attention, q, B, Lq, H, D, IN, UNUSED);
         VIEW(c, attention, k, B, Lk, Hkv, D, IN, UNUSED);
-        ADD(c, attention, args.rotation.table, matrix(S, START + Lk, D), IN, IN);
+        ADD(c, attention, args.rotation.table, matrix(S, Lk + window + c->args.attention.sinks, D),
+            IN, IN); /* with the farthest */
     }
     view(c, rotated ? "rotated q" : "q", q, B, Lq, H, D, rotated ? OUT : IN, IN);
     view(c, rotated ? "rotated k" : "k", k, B, Lk, Hkv, D, rotated ? OUT : IN, IN);
@@ -639,6 +637,7 @@ static struct sinks_args sinks_of(const union case_args *a)
                             .scale = args->scale,
                             .window = args->window,
                             .sinks = a->attention.sinks,
+                            .start = args->k.shape[1] - args->q.shape[1],
                             .rotation = args->rotation,
                             .dropout = args->dropout,
                             .y = args->y,
@@ -649,6 +648,8 @@ static struct sinks_args sinks_of(const union case_args *a)
                             .dv = args->dv,
                             .dbias = args->dbias };
 
+    if (s.rotation.table.data)
+        s.farthest = tensor_rows(s.rotation.table, s.window + s.sinks - 1, 1);
     if (s.k.shape[1] > s.sinks)
         s.k.shape[1] = s.v.shape[1] = s.dk.shape[1] = s.dv.shape[1] = s.sinks;
     return s;

@@ -31,9 +31,7 @@ struct attention_args attention_of(const struct workspace *w, const struct pass 
 
     if (position->method->acts_on == POSITION_ROTATION)
         a.rotation = (struct rotation){ .table = w->tables[kind].rows,
-                                        .start = p->start,
-                                        .layout = position->method->layout(position),
-                                        .ragged = p->ragged };
+                                        .layout = position->method->layout(position) };
     if (a.bias.kind == BIAS_GATE)
         a.bias.values = gates_of(w, p, n).c;
     return a;
@@ -130,11 +128,24 @@ static struct tensor with_keys(struct tensor q, struct tensor k)
     return q;
 }
 
-alibi_status rotate_heads(struct device *dev, struct tensor q, struct tensor k,
-                          struct rotation rotation, int direction)
+/* Each sequence of a step has its own row of angles, as the tokens of one sequence have: the view
+ * [B, 1, H, D] becomes [1, B, H, D]. */
+static struct tensor rows_to_rotate(const struct pass *p, struct tensor view)
 {
-    return rotation.table.data ? dev->ops->rotary(dev, with_keys(q, k), rotation, direction)
-                               : ALIBI_OK;
+    if (ragged_present(p->ragged)) {
+        view.stride[1] = view.stride[0];
+        view.shape[1] = view.shape[0];
+        view.shape[0] = 1;
+    }
+    return view;
+}
+
+alibi_status rotate_heads(struct device *dev, const struct pass *p, struct tensor q,
+                          struct tensor k, struct rotation rotation, int direction)
+{
+    if (!rotation.table.data)
+        return ALIBI_OK;
+    return dev->ops->rotary(dev, rows_to_rotate(p, with_keys(q, k)), rotation, direction);
 }
 
 static struct head_norm_args head_norm(const struct workspace *w, int64_t n,
@@ -166,6 +177,8 @@ alibi_status norm_heads(const struct workspace *w, const struct pass *p, int64_t
     norm.y = tensor_heads(w->activations.heads, p->B, p->L, 0, H + Hkv, D);
     a->q = some_heads(norm.y, 0, H);
     a->k = some_heads(norm.y, H, Hkv);
+    norm.x = rows_to_rotate(p, norm.x);
+    norm.y = rows_to_rotate(p, norm.y);
     return dev->ops->head_norm_forward(dev, &norm);
 }
 
@@ -218,6 +231,15 @@ static struct tensor one_of(struct tensor view, int64_t b)
     return view;
 }
 
+int64_t attention_farthest(const struct workspace *w, const struct pass *p, int64_t n)
+{
+    int64_t own = narrower(w->settings.window, model_position(w->model, n)->window);
+    int64_t window = narrower(own, p->cache ? cache_window(p->cache, n) : 0);
+    int64_t sinks = sinks_of(w, p, n);
+
+    return sinks > 0 ? window + sinks - 1 : 0;
+}
+
 struct sinks_args attention_sinks(const struct workspace *w, const struct pass *p, int64_t n,
                                   const struct attention_args *a)
 {
@@ -228,7 +250,10 @@ struct sinks_args attention_sinks(const struct workspace *w, const struct pass *
                             .scale = a->scale,
                             .window = a->window,
                             .sinks = sinks_of(w, p, n),
+                            .start = p->start,
+                            .ragged = p->ragged,
                             .rotation = a->rotation,
+                            .farthest = w->tables[pattern_kind(&w->model->pattern, n)].farthest,
                             .dropout = a->dropout,
                             .y = a->y,
                             .lse = a->lse,
@@ -239,8 +264,6 @@ struct sinks_args attention_sinks(const struct workspace *w, const struct pass *
                             .dbias = a->dbias };
     int64_t count = p->L < s.sinks ? p->L : s.sinks;
 
-    s.rotation.start = p->start;
-    s.rotation.ragged = p->ragged;
     if (s.sinks > 0 && p->cache) {
         struct kv first = cache_sinks(p->cache, n);
         bool ragged = ragged_present(p->ragged);
@@ -667,6 +690,7 @@ static alibi_status add_reach(struct workspace *w, const struct pass *p,
     struct device *dev = w->model->device;
     const struct reach *reach = w->settings.reach;
     struct attention_args host = *a;
+    struct tensor farthest = tensor_none();
 
     host.rotation.table.data = host.q.data = host.k.data = host.lse.data = host.bias.values.data =
         NULL;
@@ -674,12 +698,17 @@ static alibi_status add_reach(struct workspace *w, const struct pass *p,
     TRY(download_view(dev, &host.k, a->k));
     TRY(download(dev, &host.lse, a->lse));
     TRY(download_bias(dev, &host.bias.values, a->bias));
-    if (a->rotation.table.data && sinks_of(w, p, n) > 0)
-        TRY(download(dev, &host.rotation.table, a->rotation.table));
     sinks = attention_sinks(w, p, n, &host);
+    if (a->rotation.table.data && sinks.sinks > 0) {
+        TRY(download(dev, &host.rotation.table, a->rotation.table));
+        TRY(download(dev, &farthest, sinks.farthest));
+        sinks.rotation = host.rotation;
+        sinks.farthest = farthest;
+    }
     attention_reach(&host, sinks.sinks > 0 ? &sinks : NULL, reach->from, reach->step, reach->near,
                     reach->heads + n * w->model->config.heads);
 out:
+    mem_free(farthest.data);
     mem_free(host.rotation.table.data);
     mem_free(host.q.data);
     mem_free(host.k.data);
@@ -698,7 +727,7 @@ alibi_status attention_run(struct workspace *w, const struct pass *p, int64_t n)
     if (w->model->config.qk_norm)
         TRY_RETURN(norm_heads(w, p, n, &a));
     else
-        TRY_RETURN(rotate_heads(dev, a.q, a.k, a.rotation, 1));
+        TRY_RETURN(rotate_heads(dev, p, a.q, a.k, a.rotation, 1));
     if (w->model->blocks[n].logn >= 0)
         TRY_RETURN(scale_queries(w, p, n, &a));
     TRY_RETURN(temper_queries(w, p, n, &a));

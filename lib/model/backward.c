@@ -158,7 +158,7 @@ static alibi_status attention_back(struct workspace *w, const struct pass *p, in
         TRY_RETURN(dev->ops->logn_backward(dev, &scale));
     if (normed)
         return norm_heads_backward(w, n, args, left);
-    return rotate_heads(dev, args->dq, args->dk, left, -1);
+    return rotate_heads(dev, p, args->dq, args->dk, left, -1);
 }
 
 static alibi_status attend_back(struct workspace *w, const struct pass *p, int64_t n)

@@ -120,18 +120,20 @@ alibi_status embed_rows(struct workspace *w, const struct pass *p, struct tensor
                         struct tensor weight)
 {
     const struct model *m = w->model;
-    bool rows = m->pattern.kind[0].method->acts_on == POSITION_EMBEDDING;
-    struct tensor y = w->activations.embedded;
+    const struct position_method *method = m->pattern.kind[0].method;
+    bool rows = method->acts_on == POSITION_EMBEDDING, of_pass = rows && method->row;
+    bool step = of_pass && ragged_present(p->ragged); /* its rows are like those of a sequence */
+    int64_t B = step ? 1 : p->B, L = step ? p->B : p->L;
 
     return m->device->ops->embedding_forward(
-        m->device,
-        &(struct embedding_args){ .y = tensor_3(y.data, m->type, p->B, p->L, m->config.width),
-                                  .tokens = tokens,
-                                  .weight = weight,
-                                  .table = rows ? w->tables[0].rows : tensor_none(),
-                                  .start = p->start,
-                                  .ragged = p->ragged,
-                                  .scale = m->config.embedding_scale });
+        m->device, &(struct embedding_args){
+                       .y = tensor_3(w->activations.embedded.data, m->type, B, L, m->config.width),
+                       .tokens = tensor_2(tokens.data, DTYPE_I32, B, L),
+                       .weight = weight,
+                       .table = rows ? w->tables[0].rows : tensor_none(),
+                       .start = of_pass ? 0 : p->start,
+                       .ragged = of_pass ? ragged_none() : p->ragged,
+                       .scale = m->config.embedding_scale });
 }
 
 static alibi_status embed(struct workspace *w, const struct pass *p)
@@ -273,7 +275,7 @@ alibi_status forward(struct workspace *w, const struct pass *p, const int32_t *t
 {
     const struct model *m = w->model;
 
-    TRY_RETURN(tables_prepare(w->tables, m, p->start + p->L));
+    TRY_RETURN(tables_prepare(w, p));
     if (m->clusters > 0)
         TRY_RETURN(adaptive_embed(w, p, tokens));
     else if (!p->slots) /* a ragged pass has uploaded them */

@@ -1,9 +1,10 @@
 /* tables.c - the numbers of position methods on the device, for each kind of layer
  *
- * Rows (sinusoids, rotations) are computed for as many positions as were ever asked for; fixed
- * slopes once; trained slopes and the distance table of a learned bias in every pass, from the
- * present weights. A table by buckets ends at their last distance; one by a curve grows with the
- * length, and is computed again only where weights change or it has grown.
+ * Rows (sinusoids, rotations) are those of the pass, so that they do not grow with the text, and
+ * stay for the next one with the same positions; fixed slopes are computed once; trained slopes and
+ * the distance table of a learned bias in every pass, from the present weights. A table by buckets
+ * ends at their last distance; one by a curve grows with the length, and is computed again only
+ * where weights change or it has grown.
  *
  * Slopes are trained as factors f on the fixed ones, m_h = f_h * fixed_h, so that steep and flat
  * heads move at the same relative speed. As a linear layer with the diagonal matrix of fixed slopes
@@ -105,6 +106,7 @@ void tables_fini(struct tables *t, const struct model *m)
     for (int k = 0; k < m->pattern.kinds; k++, t++) {
         if (has_rows(m, k)) /* the rows of learned positions are their parameter */
             ops->buffer_free(m->device, t->rows.data);
+        ops->buffer_free(m->device, t->farthest.data);
         ops->buffer_free(m->device, t->slopes.data);
         ops->buffer_free(m->device, t->fixed.data);
         ops->buffer_free(m->device, t->bucket.data);
@@ -180,21 +182,24 @@ static int64_t row_columns(const struct model *m, int kind)
     return rotates ? m->config.width / m->config.heads : m->config.width;
 }
 
-/* Computes rows on the host, a bounded number at a time. */
-static alibi_status fill_rows(const struct model *m, int kind, struct tensor rows)
+/* Computes the rows of the positions first + i, or lengths[i] - 1, on the host, a bounded number at
+ * a time. */
+static alibi_status fill_rows(const struct model *m, int kind, struct tensor rows, int64_t first,
+                              const int32_t *lengths)
 {
-    enum { PIECE = 1024 };
+    enum { PIECE = 1024, PARALLEL_MIN = 4 };
     alibi_status status;
     const struct position *p = &m->pattern.kind[kind];
     float *piece = NULL;
-    int64_t columns = rows.shape[1];
+    int64_t columns = rows.shape[1], most = rows.shape[0] < PIECE ? rows.shape[0] : PIECE;
 
-    TRY(NEW_ARRAY(&piece, PIECE * columns, "position rows"));
+    TRY(NEW_ARRAY(&piece, most * columns, "position rows"));
     for (int64_t from = 0; from < rows.shape[0]; from += PIECE) {
         int64_t count = rows.shape[0] - from < PIECE ? rows.shape[0] - from : PIECE;
-#pragma omp parallel for schedule(static)
-        for (int64_t i = 0; i < count; i++)
-            p->method->row(&m->config, p, from + i, piece + i * columns);
+#pragma omp parallel for schedule(static) if (count >= PARALLEL_MIN)
+        for (int64_t i = from; i < from + count; i++)
+            p->method->row(&m->config, p, lengths ? lengths[i] - 1 : first + i,
+                           piece + (i - from) * columns);
         TRY(m->device->ops->upload(m->device, tensor_rows(rows, from, count), piece));
     }
 out:
@@ -202,25 +207,51 @@ out:
     return status;
 }
 
-static alibi_status reserve_rows(struct tables *t, const struct model *m, int kind, int64_t length)
+static alibi_status prepare_rows(struct tables *t, const struct model *m, int kind,
+                                 const struct pass *p)
 {
-    alibi_status status;
-    struct tensor rows = tensor_none();
+    bool step = p->slots != NULL;
+    int64_t count = step ? p->B : p->L;
 
-    if (t->rows.data && t->rows.shape[0] >= length)
+    if (!step && t->first == p->start && t->filled >= count)
         return ALIBI_OK;
-    TRY(new_tensor(m, &rows, dtype_sums(m->type), row_capacity(length), row_columns(m, kind),
-                   "position rows"));
-    TRY(fill_rows(m, kind, rows));
-    m->device->ops->buffer_free(m->device, t->rows.data);
-    t->rows = rows;
-    rows = tensor_none();
-out:
-    m->device->ops->buffer_free(m->device, rows.data);
-    return status;
+    t->filled = 0;
+    if (!t->rows.data || t->rows.shape[0] < count) {
+        struct tensor rows;
+
+        TRY_RETURN(new_tensor(m, &rows, dtype_sums(m->type), row_capacity(count),
+                              row_columns(m, kind), "position rows"));
+        m->device->ops->buffer_free(m->device, t->rows.data);
+        t->rows = rows;
+    }
+    TRY_RETURN(
+        fill_rows(m, kind, tensor_rows(t->rows, 0, count), p->start, step ? p->lengths : NULL));
+    t->first = p->start;
+    t->filled = step ? 0 : count;
+    return ALIBI_OK;
 }
 
-/* Distances of a table by a curve: as many as rows, but no more than window and sinks have. */
+/* Layers of a kind have the same window and sinks, in every pass. */
+static alibi_status prepare_farthest(struct workspace *w, const struct pass *p, int64_t layer)
+{
+    const struct model *m = w->model;
+    int kind = pattern_kind(&m->pattern, layer);
+    struct tables *t = &w->tables[kind];
+    int64_t position = attention_farthest(w, p, layer);
+
+    if (m->pattern.kind[kind].method->acts_on != POSITION_ROTATION || position == 0 ||
+        position == t->farthest_at)
+        return ALIBI_OK;
+    t->farthest_at = 0;
+    if (!t->farthest.data)
+        TRY_RETURN(new_tensor(m, &t->farthest, dtype_sums(m->type), 1, row_columns(m, kind),
+                              "position rows"));
+    TRY_RETURN(fill_rows(m, kind, t->farthest, position, NULL));
+    t->farthest_at = position;
+    return ALIBI_OK;
+}
+
+/* Distances of a table by a curve: no more than window and sinks have. */
 static int64_t curve_distances(const struct position *p, int64_t length)
 {
     return narrower(p->window > 0 ? p->window + p->sinks : 0, row_capacity(length));
@@ -267,13 +298,13 @@ out:
     return status;
 }
 
-static alibi_status prepare(struct tables *t, const struct model *m, int kind, int64_t length)
+static alibi_status prepare(struct tables *t, const struct model *m, int kind, const struct pass *p)
 {
     const struct position_method *method = m->pattern.kind[kind].method;
     struct tensor weight = value_of(m, m->positions[kind]);
 
     if (has_rows(m, kind))
-        TRY_RETURN(reserve_rows(t, m, kind, length));
+        TRY_RETURN(prepare_rows(t, m, kind, p));
     else if (method->acts_on == POSITION_EMBEDDING)
         t->rows = weight;
     if (t->fixed.data) {
@@ -284,14 +315,18 @@ static alibi_status prepare(struct tables *t, const struct model *m, int kind, i
     if (method->bias != BIAS_TABLE)
         return ALIBI_OK;
     if (method->curve)
-        return prepare_curve(t, m, kind, length);
+        return prepare_curve(t, m, kind, p->start + p->L);
     return m->device->ops->bucket_forward(m->device, t->bias, weight, t->bucket);
 }
 
-alibi_status tables_prepare(struct tables *t, const struct model *m, int64_t length)
+alibi_status tables_prepare(struct workspace *w, const struct pass *p)
 {
+    const struct model *m = w->model;
+
     for (int k = 0; k < m->pattern.kinds; k++)
-        TRY_RETURN(prepare(&t[k], m, k, length));
+        TRY_RETURN(prepare(&w->tables[k], m, k, p));
+    for (int64_t n = 0; n < m->config.layers; n++)
+        TRY_RETURN(prepare_farthest(w, p, n));
     return ALIBI_OK;
 }
 
@@ -324,6 +359,8 @@ static size_t bytes_of_kind(const struct model *m, int kind, int64_t length, boo
     }
     if (has_rows(m, kind))
         bytes = size_sum(bytes, bytes_of(sums, row_capacity(length), row_columns(m, kind)));
+    if (p->method->acts_on == POSITION_ROTATION && p->sinks > 0)
+        bytes = size_sum(bytes, bytes_of(sums, 1, row_columns(m, kind)));
     return bytes;
 }
 

@@ -8,20 +8,27 @@
 
 /* Tables for the layers of one kind. */
 struct tables {
-    struct tensor rows;   /* S [P, C] added to embeddings or S [P, D] for rotation; P grows on
-                             demand. For learned positions it is the parameter */
-    struct tensor slopes; /* S [H] */
-    struct tensor fixed;  /* S [H, H], slopes are trained: the fixed ones on its diagonal */
-    struct tensor bucket; /* I32 [T] */
-    struct tensor bias;   /* S [H, T], from the weights of buckets or of a curve */
-    struct tensor dbias;  /* like bias, or like slopes that are trained: over all its layers */
+    struct tensor rows;     /* S [P, C] added to embeddings or S [P, D] for rotation: those of the
+                               pass, for its positions or for each sequence of a step; P is the most
+                               that a pass had. For learned positions it is the parameter */
+    int64_t first, filled;  /* rows has positions first..first + filled - 1; of a step: filled 0 */
+    struct tensor farthest; /* S [D], rotation of a layer with sinks: see sinks_args */
+    int64_t farthest_at;    /* its position; 0: not computed */
+    struct tensor slopes;   /* S [H] */
+    struct tensor fixed;    /* S [H, H], slopes are trained: the fixed ones on its diagonal */
+    struct tensor bucket;   /* I32 [T] */
+    struct tensor bias;     /* S [H, T], from the weights of buckets or of a curve */
+    struct tensor dbias;    /* like bias, or like slopes that are trained: over all its layers */
 };
+
+struct workspace;
+struct pass;
 
 /* These functions take the tables of all kinds of the model [PATTERN_KINDS]. */
 alibi_status tables_init(struct tables *t, const struct model *m);
 void tables_fini(struct tables *t, const struct model *m);
-/* Before a pass: rows for positions 0..length-1, and the bias from the present weights. */
-alibi_status tables_prepare(struct tables *t, const struct model *m, int64_t length);
+/* Before a pass: rows for its positions, and the bias from the present weights. */
+alibi_status tables_prepare(struct workspace *w, const struct pass *p);
 size_t tables_bytes(const struct model *m, int64_t length, bool trainable); /* SIZE_MAX: too many */
 int64_t tables_distances(const struct model *m,
                          int64_t length); /* T of the longest bias; 0: none */
@@ -222,12 +229,14 @@ alibi_status scale_queries(const struct workspace *w, const struct pass *p, int6
 alibi_status norm_heads(const struct workspace *w, const struct pass *p, int64_t n,
                         struct attention_args *a);
 /* Without qk_norm: in place, in packed rows. Nothing to do without a table. */
-alibi_status rotate_heads(struct device *dev, struct tensor q, struct tensor k,
-                          struct rotation rotation, int direction);
+alibi_status rotate_heads(struct device *dev, const struct pass *p, struct tensor q,
+                          struct tensor k, struct rotation rotation, int direction);
 /* From a.dq and a.dk, the gradients of the norms of a.q and a.k, to those of a.q and a.k; with a
  * rotation from the gradients of the rotated norms. */
 alibi_status norm_heads_backward(const struct workspace *w, int64_t n,
                                  const struct attention_args *a, struct rotation rotation);
+/* The largest distance at which the queries of a layer see its sinks; 0: it has none. */
+int64_t attention_farthest(const struct workspace *w, const struct pass *p, int64_t n);
 /* The operand of the operation that follows attention in a layer with sinks; sinks 0: there are
  * none. */
 struct sinks_args attention_sinks(const struct workspace *w, const struct pass *p, int64_t n,

@@ -351,16 +351,15 @@ typedef alibi_status dropout_fn(struct device *dev, struct tensor y, struct tens
 
 /* ---- rotary
  *
- *   (a, b) <- (a cos t - b sin t, a sin t + b cos t)     t = angle of (position, pair)
+ *   (a, b) <- (a cos t - b sin t, a sin t + b cos t)     t = angle of (row, pair)
  *
  * for each pair of a head, in place. Pair n is elements (n, n + D/2) in the layout of halves,
  * (2n, 2n + 1) in the layout of pairs. x view [B, L, H, D]. direction 1 rotates, -1 rotates back:
- * the backward pass. */
+ * the backward pass. The table has the rows of the call and no others, so it does not grow with the
+ * text. */
 struct rotation {
-    struct tensor table;  /* S [P, D]: D/2 cosines then D/2 sines of each position */
-    int64_t start;        /* position of the first row; P >= start + L */
-    int layout;           /* enum alibi_rotary_layout */
-    struct ragged ragged; /* L = 1: the position of row b is length[b] - 1 */
+    struct tensor table; /* S [at least L, D]: D/2 cosines then D/2 sines for each of the L rows */
+    int layout;          /* enum alibi_rotary_layout */
 };
 typedef alibi_status rotary_fn(struct device *dev, struct tensor x, struct rotation r,
                                int direction);
@@ -371,7 +370,7 @@ typedef alibi_status rotary_fn(struct device *dev, struct tensor x, struct rotat
  *   y[b, l, h] = (1 + temperature * ln(max(1, n / length))) * x[b, l, h]          without a factor
  *
  * n counts the keys that a query at that position sees: all up to its own, or the last `window` of
- * them. Positions are as in a rotation. Backward, with a factor: dx = factor[h] * ln(max(n, 2)) *
+ * them. Row l is at position start + l. Backward, with a factor: dx = factor[h] * ln(max(n, 2)) *
  * dy, and dfactor accumulates the sums of ln(max(n, 2)) dy . x. */
 struct logn_args {
     struct tensor y, x;    /* views [B, L, H, D]; y may be x */
@@ -399,7 +398,7 @@ static inline int64_t logn_keys(int64_t position, int64_t window)
  *   y[b, l, h] = R(n * weight),     n = x[b, l, h] * rstd
  *   rstd = 1 / sqrt(mean(x[b, l, h]^2) + eps)
  *
- * R is the rotation of the position, if `rotation` has a table. The first `queries` heads have
+ * R is the rotation of row l, if `rotation` has a table. The first `queries` heads have
  * q_weight, the others, those of keys, k_weight. Backward, with g = R^-1(dy) * weight and the mean
  * over the head: dx = rstd * (g - n * mean(g * n)), and the gradients of the weights accumulate the
  * sums of R^-1(dy) * n over their heads and all rows. It computes rstd again. */
@@ -408,7 +407,7 @@ struct head_norm_args {
     int64_t queries;                  /* 0 to H */
     struct tensor q_weight, k_weight; /* S [D] */
     double eps;
-    struct rotation rotation;           /* backward: not ragged */
+    struct rotation rotation;
     struct tensor dy, dx;               /* views like x; dx may be dy */
     struct tensor dq_weight, dk_weight; /* S [D] */
 };
@@ -569,8 +568,11 @@ struct sinks_args {
     struct bias bias;   /* by distance, not by gates */
     double scale;
     int64_t window, sinks;    /* window > 0, sinks <= SINKS_MAX */
-    struct rotation rotation; /* the positions of the queries, and how q and k were rotated; table
-                                 absent: they were not */
+    int64_t start;            /* position of the first query */
+    struct ragged ragged;     /* Lq = 1: the position of query b is length[b] - 1; forward only */
+    struct rotation rotation; /* how q and k were rotated: ragged query b by row b of the table;
+                                 table absent: they were not */
+    struct tensor farthest;   /* with a table S [D]: its row of position window + sinks - 1 */
     struct dropout dropout;   /* on the weights; none unless all keys are here: Lq of them */
     struct tensor y, lse;     /* as attention wrote them; updated in place */
     struct tensor dy;         /* view like y */

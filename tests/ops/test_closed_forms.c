@@ -187,21 +187,19 @@ static void rotating_and_rotating_back_is_the_identity(void **state)
 {
     (void)state;
     for (int layout = ALIBI_ROTARY_HALVES; layout <= ALIBI_ROTARY_PAIRS; layout++) {
-        double x[2 * 3 * 2 * 4], before[COUNT(x)], table[5 * 4];
-        struct tensor view = tensor_4(x, DTYPE_F64, 2, 3, 2, 4),
-                      angles = tensor_2(table, DTYPE_F64, 5, 4);
+        double x[2 * 3 * 2 * 4], before[COUNT(x)], table[3 * 4];
+        struct rotation r = { .table = tensor_2(table, DTYPE_F64, 3, 4), .layout = layout };
+        struct tensor view = tensor_4(x, DTYPE_F64, 2, 3, 2, 4);
         randomise(x, COUNT(x), 5);
         memcpy(before, x, sizeof x);
-        for (int p = 0; p < 5; p++)
+        for (int l = 0; l < 3; l++)
             for (int n = 0; n < 2; n++) {
-                table[p * 4 + n] = cos(p * (n + 0.3));
-                table[p * 4 + 2 + n] = sin(p * (n + 0.3));
+                table[l * 4 + n] = cos((l + 2) * (n + 0.3));
+                table[l * 4 + 2 + n] = sin((l + 2) * (n + 0.3));
             }
-        assert_ok(ops_ref.rotary(
-            &device, view, (struct rotation){ .table = angles, .start = 2, .layout = layout }, 1));
+        assert_ok(ops_ref.rotary(&device, view, r, 1));
         assert_true(fabs(x[0] - before[0]) > 1e-3);
-        assert_ok(ops_ref.rotary(
-            &device, view, (struct rotation){ .table = angles, .start = 2, .layout = layout }, -1));
+        assert_ok(ops_ref.rotary(&device, view, r, -1));
         assert_array_close(x, before, COUNT(x), 1e-15);
     }
 }
@@ -214,12 +212,12 @@ static void a_quarter_turn_shows_which_elements_form_a_pair(void **state)
     struct tensor angles = tensor_2(quarter, DTYPE_F64, 1, 4);
 
     (void)state;
-    assert_ok(ops_ref.rotary(
-        &device, tensor_4(halves, DTYPE_F64, 1, 1, 1, 4),
-        (struct rotation){ .table = angles, .start = 0, .layout = ALIBI_ROTARY_HALVES }, 1));
-    assert_ok(ops_ref.rotary(
-        &device, tensor_4(pairs, DTYPE_F64, 1, 1, 1, 4),
-        (struct rotation){ .table = angles, .start = 0, .layout = ALIBI_ROTARY_PAIRS }, 1));
+    assert_ok(ops_ref.rotary(&device, tensor_4(halves, DTYPE_F64, 1, 1, 1, 4),
+                             (struct rotation){ .table = angles, .layout = ALIBI_ROTARY_HALVES },
+                             1));
+    assert_ok(ops_ref.rotary(&device, tensor_4(pairs, DTYPE_F64, 1, 1, 1, 4),
+                             (struct rotation){ .table = angles, .layout = ALIBI_ROTARY_PAIRS },
+                             1));
     assert_array_close(halves, halves_turned, 4, 0.0);
     assert_array_close(pairs, pairs_turned, 4, 0.0);
 }

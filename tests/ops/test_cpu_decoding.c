@@ -223,11 +223,10 @@ static void check_positions(struct device *dev, enum dtype type)
         assert_same_bits(one, row_of(y, b));
     }
     for (int layout = ALIBI_ROTARY_HALVES; layout <= ALIBI_ROTARY_PAIRS; layout++) {
-        struct rotation r = { .table = table, .layout = layout, .ragged = rows_at(0, ROWS) };
-        assert_ok(dev->ops->rotary(dev, x, r, 1));
-        r.ragged = ragged_none();
+        struct rotation r = { .table = table, .layout = layout };
+        assert_ok(dev->ops->rotary(dev, tensor_4(x.data, type, 1, ROWS, H, D), r, 1));
         for (int b = 0; b < ROWS; b++) {
-            r.start = lengths[b] - 1;
+            r.table = tensor_rows(table, b, 1);
             assert_ok(dev->ops->rotary(dev, row_of(alone, b), r, 1));
         }
         assert_same_bits(x, alone);

@@ -223,9 +223,7 @@ static alibi_status run_backward(struct device *dev, const struct problem *p,
     if (p->n[N_ROTATED] != NOT_ROTATED) {
         int64_t late = p->n[N_ROTATED] >= HALVES_LATE;
         a.rotation = (struct rotation){
-            .table =
-                tensor_2(tensor_at(t[ANGLES], late), t[ANGLES].type, START + p->n[N_LK], p->n[N_D]),
-            .start = START,
+            .table = tensor_2(tensor_at(t[ANGLES], late), t[ANGLES].type, p->n[N_LK], p->n[N_D]),
             .layout = p->n[N_ROTATED] % 2 ? ALIBI_ROTARY_HALVES : ALIBI_ROTARY_PAIRS,
         };
     }
@@ -269,7 +267,7 @@ static struct problem backward_problem(struct attention_case c, enum dtype type,
              tensor_4(NULL, DTYPE_I32, kept ? c.B : 0, c.H, attention_tiles(c.Lq),
                       attention_kept_words(c.Lk)),
              GIVEN);
-    given(&p, tensor_1(NULL, DTYPE_F32, c.rotated != NOT_ROTATED ? 1 + (START + c.Lk) * c.D : 0));
+    given(&p, tensor_1(NULL, DTYPE_F32, c.rotated != NOT_ROTATED ? 1 + c.Lk * c.D : 0));
     return p;
 }
 

@@ -321,7 +321,7 @@ static void check_positions(void)
     enum { C = 40, VOCAB = 11 };
     static const int32_t tokens[B] = { 0, 10, 3, 3, 7 };
     struct device *dev = on.dev;
-    struct tensor angles = random_tensor(tensor_2(NULL, DTYPE_F32, CAPACITY, D), 1),
+    struct tensor angles = random_tensor(tensor_2(NULL, DTYPE_F32, B, D), 1),
                   table = random_tensor(tensor_2(NULL, DTYPE_F32, CAPACITY, C), 2),
                   weight = random_tensor(tensor_2(NULL, on.type, VOCAB, C), 3),
                   x = random_tensor(tensor_4(NULL, on.type, B, 1, H, D), 4),
@@ -331,24 +331,25 @@ static void check_positions(void)
                   alone_scaled = place(tensor_4(NULL, on.type, B, 1, H, D)),
                   y = place(tensor_3(NULL, on.type, B, 1, C)),
                   alone_y = place(tensor_3(NULL, on.type, B, 1, C)), all_tokens = ids(tokens, B);
-    struct rotation r = { .table = angles, .layout = ALIBI_ROTARY_HALVES, .ragged = rows_of(0, B) };
+    struct rotation r = { .table = angles, .layout = ALIBI_ROTARY_HALVES };
     struct embedding_args e = { .y = y,
                                 .tokens = tensor_2(all_tokens.data, DTYPE_I32, B, 1),
                                 .weight = weight,
                                 .table = table,
-                                .ragged = r.ragged,
+                                .ragged = rows_of(0, B),
                                 .scale = 2 };
     struct logn_args n = {
-        .y = scaled, .x = x, .factor = factor, .window = 70, .ragged = r.ragged
+        .y = scaled, .x = x, .factor = factor, .window = 70, .ragged = e.ragged
     };
 
-    assert_ok(dev->ops->rotary(dev, x, r, 1));
+    assert_ok(dev->ops->rotary(dev, tensor_4(x.data, on.type, 1, B, H, D), r, 1));
     assert_ok(dev->ops->logn_forward(dev, &n));
     assert_ok(dev->ops->embedding_forward(dev, &e));
-    r.ragged = e.ragged = n.ragged = ragged_none();
+    e.ragged = n.ragged = ragged_none();
     for (int64_t b = 0; b < B; b++) { /* each row alone, at its position */
         struct tensor row = tensor_4(tensor_at(alone_x, b * H * D), on.type, 1, 1, H, D);
-        r.start = e.start = n.start = lengths[b] - 1;
+        e.start = n.start = lengths[b] - 1;
+        r.table = tensor_rows(angles, b, 1);
         n.x = row;
         n.y = tensor_4(tensor_at(alone_scaled, b * H * D), on.type, 1, 1, H, D);
         e.y = tensor_3(tensor_at(alone_y, b * C), on.type, 1, 1, C);

@@ -130,6 +130,7 @@ static void sinks_count_with_their_weight(void **state)
                                 .window = W,
                                 .sinks = SINKS,
                                 .rotation = { .table = tensor_2(angles, DTYPE_F32, LENGTH, D) },
+                                .farthest = tensor_1(angles + (W + SINKS - 1) * D, DTYPE_F32, D),
                                 .y = a.y,
                                 .lse = a.lse };
 

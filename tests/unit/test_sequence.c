@@ -118,7 +118,7 @@ static alibi_status attend(const struct problem *p, struct device *dev, int64_t 
                             .scale = a->scale,
                             .window = a->window,
                             .sinks = SINKS,
-                            .rotation = { .start = start, .ragged = ragged_none() },
+                            .start = start,
                             .y = a->y,
                             .lse = a->lse };
 

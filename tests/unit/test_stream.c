@@ -274,12 +274,17 @@ static void a_layer_with_a_window_keeps_a_bounded_number_of_keys(void **state)
            half = stream_peak(c, "alibi:window=40,alibi", 20000);
     size_t few = stream_peak(c, "alibi:window=40", 4000);
     size_t many = stream_peak(c, "alibi:window=40", 20000);
+    size_t rotated_few = stream_peak(c, "rotary:window=40:sinks=4", 4000);
+    size_t rotated_many = stream_peak(c, "rotary:window=40:sinks=4", 20000);
 
     (void)state;
     printf("bytes: %zu, %zu with one window, %zu with two, %zu of a shorter text\n", all, half,
            many, few);
+    printf("rotated: %zu, %zu of a shorter text\n", rotated_many, rotated_few);
     assert_true(half < all * 2 / 3 && many < half / 2);
     assert_true(many < few + few / 4);
+    /* Angles neither grow with the text: what does are the tokens and their losses. */
+    assert_true(rotated_many - rotated_few <= many - few + 1000);
     alibi_corpus_free(c);
 }
 

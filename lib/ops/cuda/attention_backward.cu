@@ -1189,8 +1189,7 @@ alibi_status launch_backward(struct context *c, const backward_params &p,
 
 bool wgmma_rotates(const struct attention_args *a)
 {
-    return (a->q.shape[3] == 64 || a->q.shape[3] == 128) &&
-           aligned(angles_of(a->rotation, a->q.shape[3]).table);
+    return (a->q.shape[3] == 64 || a->q.shape[3] == 128) && aligned(angles_of(a->rotation).table);
 }
 
 struct backward_areas backward_wgmma_areas(const struct attention_args *a)
@@ -1211,7 +1210,7 @@ alibi_status backward_wgmma(struct context *c, const struct attention_args *a, c
     p.kept = kept;
     p.lists = lists;
     p.mask = weight_mask_of(a->dropout, a->k.shape[1]);
-    p.rotation = wgmma_rotates(a) ? angles_of(a->rotation, p.s.D) : angles();
+    p.rotation = wgmma_rotates(a) ? angles_of(a->rotation) : angles();
     p.gains = NULL;
     p.inverse = 1.0f / p.s.scale;
     TRY_RETURN(reserve(c, &p, D, p.s.T > TABLE_LARGEST ? 2 * (int64_t)p.s.T : p.s.T));

@@ -29,8 +29,7 @@ enum { QUERIES, KEYS, KINDS };
 template <class T> struct head_norm_params {
     heads<T> y, x, dy, dx;
     const float *weight[KINDS];
-    struct angles angles;  // no table: no rotation, and halves is set
-    const int32_t *length; // ragged: row b is at position length[b] - 1, and L is 1
+    struct angles angles; // no table: no rotation, and halves is set
     int64_t rows, L;
     int count[KINDS], D; // heads of each kind in a row
     float eps;
@@ -59,11 +58,11 @@ struct head_place {
         return view.row(b, l, h);
     }
 
-    // Cosines of the head's position; its sines follow. NULL: no rotation.
+    // Cosines of the head's row; its sines follow. NULL: no rotation.
     template <class T>
     __device__ __forceinline__ const float *angles(const struct head_norm_params<T> &p) const
     {
-        return p.angles.table ? p.angles.table + (p.length ? p.length[b] - 1 : l) * p.D : NULL;
+        return p.angles.table ? p.angles.table + l * p.D : NULL;
     }
 };
 
@@ -375,17 +374,11 @@ __global__ void __launch_bounds__(LANES *WARPS)
 
 template <class T> struct head_norm_params<T> params_of(const struct head_norm_args *a) {
     const int H = (int)a->x.shape[2];
-    struct rotation rotation = a->rotation;
-
-    if (ragged_present(rotation.ragged))
-        rotation.start = 0;
     struct head_norm_params<T> p = {
         .y = heads_of<T>(a->y), .x = heads_of<T>(a->x), .dy = heads_of<T>(a->dy),
         .dx = heads_of<T>(a->dx),
         .weight = { (const float *)a->q_weight.data, (const float *)a->k_weight.data },
-        .angles = angles_of(rotation, a->x.shape[3]),
-        .length = (const int32_t *)rotation.ragged.length.data,
-        .rows = a->x.shape[0] * a->x.shape[1], .L = a->x.shape[1],
+        .angles = angles_of(a->rotation), .rows = a->x.shape[0] * a->x.shape[1], .L = a->x.shape[1],
         .count = { (int)a->queries, H - (int)a->queries }, .D = (int)a->x.shape[3],
         .eps = (float)a->eps
     };

@@ -1,8 +1,8 @@
 // rotary.cu - rotary positions
 //
-//   (a, b) <- (a cos t - b sin t, a sin t + b cos t)     t = angle of (position, pair)
+//   (a, b) <- (a cos t - b sin t, a sin t + b cos t)     t = angle of (row, pair)
 //
-// for each pair of a head. Rotating back is the same with -t. A block has one position of one
+// for each pair of a head. Rotating back is the same with -t. A block has one row of one
 // sequence; a thread takes N pairs of a head: in the layout of halves N numbers and their N
 // partners, in the layout of pairs 2 N neighbours.
 #include "ops/cuda/rotary.cuh"
@@ -15,7 +15,6 @@ enum { THREADS = 128 };
 template <class T> struct rotary_params {
     T *x;
     struct angles angles;
-    const int32_t *length; // ragged: row b is at position length[b] - 1, and L is 1
     int64_t L, stride[3];
     int H, D;
     float direction;
@@ -68,7 +67,7 @@ __global__ void __launch_bounds__(THREADS) rotary_kernel(struct rotary_params<T>
 {
     const int64_t b = blockIdx.x / r.L, l = blockIdx.x % r.L;
     const int half = r.D / 2, per_head = half / N;
-    const float *cosines = r.angles.table + (r.length ? r.length[b] - 1 : l) * r.D;
+    const float *cosines = r.angles.table + l * r.D;
     T *row = r.x + b * r.stride[0] + l * r.stride[1];
 
     let_next_kernel_start();
@@ -107,14 +106,11 @@ alibi_status cuda_rotary(struct device *dev, struct tensor x, struct rotation r,
     struct context *c = cuda_of(dev);
     const int64_t B = x.shape[0], L = x.shape[1], D = x.shape[3];
 
-    if (ragged_present(r.ragged))
-        r.start = 0;
     cuda_part(c, "rotary");
     DISPATCH(
         x.type, T,
         const struct rotary_params<T> p = { .x = (T *)x.data,
-                                            .angles = angles_of(r, D),
-                                            .length = (const int32_t *)r.ragged.length.data,
+                                            .angles = angles_of(r),
                                             .L = L,
                                             .stride = { x.stride[0], x.stride[1], x.stride[2] },
                                             .H = (int)x.shape[2],

@@ -4,19 +4,15 @@
 
 #include "ops/cuda/launch.cuh"
 
-// The angles of a struct rotation, from its first position on.
+// The angles of a struct rotation.
 struct angles {
     const float *table; // rows of D/2 cosines, then D/2 sines; NULL: no rotation
     bool halves;
 };
 
-inline struct angles angles_of(struct rotation r, int64_t D)
+inline struct angles angles_of(struct rotation r)
 {
-    struct angles a = { (const float *)r.table.data, r.layout == ALIBI_ROTARY_HALVES };
-
-    if (a.table)
-        a.table += r.start * D;
-    return a;
+    return { (const float *)r.table.data, r.layout == ALIBI_ROTARY_HALVES };
 }
 
 __device__ __forceinline__ void rotate(float &a, float &b, float cosine, float sine)

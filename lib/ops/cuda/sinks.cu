@@ -27,7 +27,8 @@ template <class T> struct sinks_params {
     float *lse;
     float *weights, *ds; // [B, H, n, Lq]: m p and ds
     struct attention_shape s;
-    struct angles rotation; // from position 0 on
+    struct angles rotation;
+    const float *farthest; // the row of position window + sinks - 1
     struct ragged_rows ragged;
     struct weight_mask mask;
     int64_t start;
@@ -57,12 +58,12 @@ struct query {
     }
 };
 
-// The factor cosine + i sine that takes pair n from the query's position to i'.
+// The factor cosine + i sine that takes pair n from the query's position to i', the farthest one.
 template <class T>
 __device__ __forceinline__ float2 turn(const sinks_params<T> &p, const query &w, int n)
 {
-    const float *from = p.rotation.table + (int64_t)w.from * p.s.D,
-                *to = p.rotation.table + (int64_t)w.to * p.s.D;
+    const float *from = p.rotation.table + (int64_t)(p.ragged.length ? w.b : w.i) * p.s.D,
+                *to = p.farthest;
     const float c = from[n], s = from[p.s.D / 2 + n], C = to[n], S = to[p.s.D / 2 + n];
     const float size = 1.0f / (c * c + s * s);
 
@@ -278,14 +279,12 @@ template <class T> sinks_params<T> params_of(const struct sinks_args *a)
 {
     // Sizes and bias as attention has them; the keys of the window are not here.
     struct attention_args shape = {};
-    struct rotation rotation = a->rotation;
     sinks_params<T> p = {};
 
     shape.q = a->q;
     shape.k = a->k;
     shape.bias = a->bias;
     shape.scale = a->scale;
-    rotation.start = 0;
     p.q = heads_of<const T>(a->q);
     p.k = heads_of<const T>(a->k);
     p.v = heads_of<const T>(a->v);
@@ -297,10 +296,11 @@ template <class T> sinks_params<T> params_of(const struct sinks_args *a)
     p.lse = (float *)a->lse.data;
     p.s = attention_shape_of(&shape);
     p.s.window = (int)a->window;
-    p.rotation = angles_of(rotation, a->q.shape[3]);
-    p.ragged = ragged_rows_of(a->rotation.ragged);
+    p.rotation = angles_of(a->rotation);
+    p.farthest = (const float *)a->farthest.data;
+    p.ragged = ragged_rows_of(a->ragged);
     p.mask = weight_mask_of(a->dropout, a->q.shape[1]);
-    p.start = a->rotation.start;
+    p.start = a->start;
     p.sinks = (int)a->sinks;
     p.n = (int)a->k.shape[1];
     return p;

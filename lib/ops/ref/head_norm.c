@@ -19,16 +19,13 @@ struct head {
 
 static struct head head_of(const struct head_norm_args *a, int64_t b, int64_t l, int64_t h)
 {
-    const struct rotation *r = &a->rotation;
     int64_t D = a->x.shape[3];
-    int64_t position =
-        ragged_present(r->ragged) ? get_index(r->ragged.length, b) - 1 : r->start + l;
     double squares = 0.0;
     struct head head = { .x = head_at(a->x, b, l, h),
                          .y = head_at(a->y, b, l, h),
                          .dy = head_at(a->dy, b, l, h),
                          .dx = head_at(a->dx, b, l, h),
-                         .angles = position * D,
+                         .angles = l * D,
                          .weight = h < a->queries ? a->q_weight : a->k_weight };
 
     for (int64_t d = 0; d < D; d++)

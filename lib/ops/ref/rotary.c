@@ -1,6 +1,6 @@
 /* rotary.c
  *
- *   (a, b) <- (a cos t - b sin t, a sin t + b cos t)     t = angle of (position, pair)
+ *   (a, b) <- (a cos t - b sin t, a sin t + b cos t)     t = angle of (row, pair)
  *
  * Rotating back is the same with -t: that is also the backward pass, a rotation's transpose being
  * its inverse. */
@@ -29,11 +29,7 @@ alibi_status ref_rotary(struct device *dev, struct tensor x, struct rotation r, 
     (void)dev;
     for (int64_t b = 0; b < B; b++)
         for (int64_t l = 0; l < L; l++)
-            for (int64_t h = 0; h < H; h++) {
-                int64_t first = head_at(x, b, l, h);
-                int64_t position =
-                    ragged_present(r.ragged) ? get_index(r.ragged.length, b) - 1 : r.start + l;
-                rotate(x, first, D, r, position * D, direction);
-            }
+            for (int64_t h = 0; h < H; h++)
+                rotate(x, head_at(x, b, l, h), D, r, l * D, direction);
     return ALIBI_OK;
 }

@@ -27,19 +27,18 @@ struct query {
 
 static struct query query_at(const struct sinks_args *a, int64_t b, int64_t h, int64_t i)
 {
-    struct ragged ragged = a->rotation.ragged;
     struct query n = { .b = b, .h = h, .i = i, .kv = h / (a->q.shape[2] / a->k.shape[2]) };
     int64_t last = a->window + a->sinks - 1;
 
-    n.from = ragged_present(ragged) ? get_index(ragged.length, b) - 1 : a->rotation.start + i;
-    n.slot = ragged_present(ragged) ? get_index(ragged.slot, b) : b;
+    n.from = ragged_present(a->ragged) ? get_index(a->ragged.length, b) - 1 : a->start + i;
+    n.slot = ragged_present(a->ragged) ? get_index(a->ragged.slot, b) : b;
     n.to = n.from < last ? n.from : last;
     n.seen = sinks_seen(n.from, a->window, a->k.shape[1]);
     return n;
 }
 
 /* The pair of a head that has element d, its elements, and the factor cosine + i sine that takes it
- * from the query's position to i'. */
+ * from the query's position to i', the farthest one. */
 struct turn {
     int64_t first, second;
     double cosine, sine;
@@ -49,11 +48,12 @@ static struct turn turn_of(const struct sinks_args *a, struct query q, int64_t d
 {
     struct tensor table = a->rotation.table;
     int64_t D = a->q.shape[3], half = D / 2;
+    int64_t row = (ragged_present(a->ragged) ? q.b : q.i) * D;
     bool halves = a->rotation.layout == ALIBI_ROTARY_HALVES;
     int64_t n = halves ? d % half : d / 2;
     struct turn t = { .first = halves ? n : 2 * n, .second = halves ? n + half : 2 * n + 1 };
-    double c = get(table, q.from * D + n), s = get(table, q.from * D + half + n);
-    double C = get(table, q.to * D + n), S = get(table, q.to * D + half + n);
+    double c = get(table, row + n), s = get(table, row + half + n);
+    double C = get(a->farthest, n), S = get(a->farthest, half + n);
 
     t.cosine = (C * c + S * s) / (c * c + s * s);
     t.sine = (S * c - C * s) / (c * c + s * s);

@@ -40,7 +40,7 @@ alibi_status SIMD(rotary)(struct device *dev, struct tensor x, struct rotation r
 #pragma omp parallel for if (rows * H * D >= CPU_PARALLEL_MIN)
     for (int64_t i = 0; i < rows; i++) {
         float *row = data + i / L * x.stride[0] + i % L * x.stride[1];
-        const float *cosine = angles + position_of(r.ragged, r.start, i / L, i % L) * D;
+        const float *cosine = angles + i % L * D;
         const float *sine = cosine + half;
         for (int64_t h = 0; h < H; h++)
             if (r.layout == ALIBI_ROTARY_HALVES)

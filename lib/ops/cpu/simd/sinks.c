@@ -45,23 +45,22 @@ struct query {
 
 static struct query query_at(const struct sinks_args *a, int64_t b, int64_t h, int64_t i)
 {
-    struct ragged ragged = a->rotation.ragged;
     struct query n = { .b = b, .h = h, .i = i, .kv = h / (a->q.shape[2] / a->k.shape[2]) };
 
-    n.slot = ragged_present(ragged) ? ((const int32_t *)ragged.slot.data)[b] : b;
-    n.from = position_of(ragged, a->rotation.start, b, i);
+    n.slot = ragged_present(a->ragged) ? ((const int32_t *)a->ragged.slot.data)[b] : b;
+    n.from = position_of(a->ragged, a->start, b, i);
     n.to = n.from < a->window + a->sinks ? n.from : a->window + a->sinks - 1;
     n.seen = sinks_seen(n.from, a->window, a->k.shape[1]);
     return n;
 }
 
-/* x [D] from the query's position to i'; sign -1: the transpose of that. */
+/* x [D] from the query's position to i', the farthest one; sign -1: the transpose of that. */
 static void rotate(float *x, const struct sinks_args *a, const struct query *n, float sign)
 {
     int64_t D = a->q.shape[3], half = D / 2;
     bool halves = a->rotation.layout == ALIBI_ROTARY_HALVES;
-    const float *from = (const float *)a->rotation.table.data + n->from * D,
-                *to = (const float *)a->rotation.table.data + n->to * D;
+    int64_t row = ragged_present(a->ragged) ? n->b : n->i;
+    const float *from = (const float *)a->rotation.table.data + row * D, *to = a->farthest.data;
 
     for (int64_t p = 0; p < half; p++) {
         float *first = x + (halves ? p : 2 * p), *second = first + (halves ? half : 1), re;
