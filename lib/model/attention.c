@@ -114,6 +114,10 @@ alibi_status scale_queries(const struct workspace *w, const struct pass *p, int6
     struct tensor scaled = scaled_queries(w, p, a);
     int64_t others = a->q.shape[2] - scale.x.shape[2];
 
+    if (!w->activations.training) {
+        scale.y = scale.x;
+        return dev->ops->logn_forward(dev, &scale);
+    }
     TRY_RETURN(dev->ops->logn_forward(dev, &scale));
     if (others > 0)
         TRY_RETURN(dev->ops->copy(dev, some_heads(scaled, 0, others), some_heads(a->q, 0, others)));

@@ -216,12 +216,12 @@ struct attention_args attention_of(const struct workspace *w, const struct pass 
 /* The gates of layer n, which has some: within the activations of the pass, without a cache. */
 struct gate_args gates_of(const struct workspace *w, const struct pass *p, int64_t n);
 /* How a layer with logn multiplies its queries a.q, those of its last heads or of all: into the
- * memory of activations.branch, which nobody else uses while attention runs. They are kept as they
- * were, for the gradient; the backward pass multiplies again, and takes a.dq to what it was before.
- */
+ * memory of activations.branch, which nobody else uses while attention runs. In training they are
+ * kept as they were, for the gradient; the backward pass multiplies again, and takes a.dq to what
+ * it was before. */
 struct logn_args attention_scale(const struct workspace *w, const struct pass *p, int64_t n,
                                  const struct attention_args *a);
-/* Does that: a->q becomes the queries that attention takes, of all heads. */
+/* Does that, in place outside training: a->q becomes the queries of all heads for attention. */
 alibi_status scale_queries(const struct workspace *w, const struct pass *p, int64_t n,
                            struct attention_args *a);
 /* With qk_norm: a->q and a->k become their norms, rotated, in activations.heads. Those of the
