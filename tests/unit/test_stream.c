@@ -63,6 +63,19 @@ static struct model *new_model(const char *position, int64_t heads)
     return m;
 }
 
+/* With norms of queries and keys. */
+static struct model *new_normed_model(const char *position)
+{
+    struct alibi_config c = new_config(position, 4);
+    struct model *m = NULL;
+
+    c.qk_norm = true;
+    assert_ok(model_new(&m, &c, &cpu, DTYPE_F32, false));
+    assert_ok(model_init(m, 3, ALIBI_INIT_GPT2));
+    randomise(m);
+    return m;
+}
+
 static alibi_corpus *new_text(int64_t bytes)
 {
     alibi_corpus *c = NULL;
@@ -94,14 +107,20 @@ static void stream_equals_a_window_as_long_as_the_text(void **state)
                                            "kerple",
                                            "kerple:power,bam",
                                            "fox",
-                                           "fox:window=50,fox:free=0.5:logn" };
+                                           "fox:window=50,fox:free=0.5:logn",
+                                           "rotary:window=40,none:logn",
+                                           "alibi:train-slopes",
+                                           "none:temperature=0.5",
+                                           "rotary:window=40:sinks=4,fox:free=0.5:logn" };
+    enum { METHODS = sizeof methods / sizeof *methods };
     static const double budgets[] = { 0, 0x1p-24 };
     alibi_corpus *c = new_text(20000);
 
     (void)state;
-    for (int i = 0; i < 10; i++)
+    for (int i = 0; i < METHODS; i++)
         for (int s = 0; s < 2; s++) {
-            struct model *m = new_model(methods[i], 4);
+            bool normed = i == METHODS - 1;
+            struct model *m = normed ? new_normed_model(methods[i]) : new_model(methods[i], 4);
             struct alibi_eval_result whole, stream;
             struct alibi_eval window = {
                 .length = TOKENS,
