@@ -9,6 +9,7 @@ Per model, in tests/golden/data: NAME.json, the configuration with the keys of a
     golden.tokens            I32 [B, L]
     golden.logits            F32 [B, L, V]; log-probabilities if the vocabulary is in clusters
     gradient.<parameter>     of the mean cross-entropy of the next token, over all B * (L - 1) targets
+    golden.trained           F32 [B, L, V], in some: logits of training, which have no temperature; gradients are of their loss
     golden.dropout           F32 [3 or 4], in some: dropout of the residual branches and the embedding, of attention's weights, of
                              activations, and of tails; then logits and gradients are those of training, with the masks drawn
                              below
@@ -48,11 +49,19 @@ def configure(**changes):
 # ---- positions
 
 
+PRESETS = {
+    "hybrid": "3*rotary:window=64,none:logn",
+    "reach": "3*rotary:window=64,alibi:logn:free=0.5",
+    "scale-invariant": "rotary:share=0.5:tau=10",
+}
+
+
 def elements(c):
     """The elements of a pattern such as "2*rotary:window=5,none:logn", one for each of its layers."""
     pattern = c["position"]
-    if pattern.startswith("hybrid:window="):
-        pattern = f"3*rotary:window={pattern.split('=')[1]},none:logn"
+    name, _, window = pattern.partition(":window=")
+    if name in PRESETS:
+        pattern = PRESETS[name].replace("window=64", "window=" + window)
     out = []
     for element in pattern.split(","):
         times, _, rest = element.rpartition("*")
@@ -127,6 +136,8 @@ def shapes(c):
             out[table_name(kind)] = (int(options.get("buckets", c["t5_buckets"])), c["heads"])
         if method in ("kerple", "bam"):
             out[table_name(kind)] = (2, c["heads"])
+        if "train-slopes" in options:
+            out[table_name(kind)] = (1, c["heads"])
     if c["embedding_norm"]:
         norm("embedding_norm")
     for n in range(c["layers"]):
@@ -152,9 +163,9 @@ def shapes(c):
 
 
 def draw(shape, name):
-    """Large enough that logits differ and every gradient counts; weights of norms are around 1."""
+    """Large enough that logits differ and every gradient counts; weights of norms and factors on slopes are around 1."""
     x = torch.randn(shape)
-    if len(shape) == 1 and name.endswith(("weight", "logn")):
+    if (len(shape) == 1 or shape[0] == 1) and name.endswith(("weight", "logn")):
         return 1 + 0.1 * x
     return 0.2 * x
 
@@ -267,6 +278,8 @@ def score_bias(c, w, n, distance):
             slopes = slopes / factor
         if options.get("stretch") == "ntk":  # the steepest stays, the flattest is divided by the factor
             slopes = slopes * factor ** (-(slopes.max() / slopes).log() / (slopes.max() / slopes.min()).log())
+        if "train-slopes" in options:  # what is learned are factors on the fixed ones
+            slopes = slopes * w[table_name(kind)][0]
         return -slopes[:, None, None] * distance
     if method == "t5":
         bucket = T5Attention._relative_position_bucket(
@@ -289,7 +302,7 @@ def rotate(c, x, options, positions):
         frequency = frequency / factor
     if stretch == "yarn":
         wavelength = 2 * math.pi / frequency
-        ramp = ((c["train_length"] / wavelength - 1) / (32 - 1)).clamp(0, 1)
+        ramp = ((int(options.get("original", c.get("train_length"))) / wavelength - 1) / (32 - 1)).clamp(0, 1)
         frequency, size = (1 - ramp) * frequency / factor + ramp * frequency, 0.1 * math.log(factor) + 1
     frequency[round(float(options.get("share", 1)) * (D // 2)):] = 0  # the fastest pairs are rotated
     angle = positions[:, None] * frequency
@@ -319,6 +332,12 @@ def attend_stream(c, w, n, q, k, v):
     return torch.cat(out, dim=2)
 
 
+def temper(c, options, seen):
+    """Outside training: queries by how many keys each sees."""
+    temperature = 0.0 if c.get("training") else float(options.get("temperature", 0))
+    return 1 + temperature * (seen / c["train_length"]).clamp(min=1).log()[:, None] if temperature else 1.0
+
+
 def attend_all(c, w, n, q, k, v, gates):
     H, G, D, name = c["heads"], c["kv_heads"], c["width"] // c["heads"], f"blocks.{n}.attention"
     method, options, _ = layer(c, n)
@@ -327,6 +346,7 @@ def attend_all(c, w, n, q, k, v, gates):
         q, k = rotate(c, q, options, positions), rotate(c, k, options, positions)
     if "window" in options:
         later |= torch.ones(L, L, dtype=torch.bool).tril(-int(options["window"]))
+    q = q * temper(c, options, (~later).sum(-1))
     if "logn" in options:
         seen = (~later).sum(-1).clamp(min=2)
         scaled = q[:, -logn_heads(c, n):] * w[name + ".logn"][:, None, None] * seen.log()[:, None]
@@ -535,7 +555,7 @@ def next_token_loss(logits, tokens):
 
 def run_written_out(c, weights, tokens):
     w = {name: x.clone().requires_grad_() for name, x in weights.items()}
-    logits = written_out(c, w, tokens)
+    logits = written_out({**c, "training": True}, w, tokens)
     next_token_loss(logits, tokens).backward()
     return logits.detach(), {name: x.grad for name, x in w.items()}
 
@@ -573,13 +593,16 @@ def make_golden(name, c, make=None, names=None):
         weights = {key: draw(shape, key) for key, shape in shapes(c).items()}
         logits, gradients = run_written_out(c, weights, tokens)
     assert {key: tuple(x.shape) for key, x in weights.items()} == shapes(c), name
-    write(name, c, tokens, weights, logits, gradients)
+    more = {}
+    if "temperature" in c["position"]:
+        more["golden.trained"], logits = logits, written_out(c, weights, tokens)
+    write(name, c, tokens, weights, logits, gradients, more)
 
 
-def write(name, c, tokens, weights, logits, gradients):
+def write(name, c, tokens, weights, logits, gradients, more):
     tensors = {key: x.contiguous() for key, x in weights.items()}
     tensors |= {"gradient." + key: x.contiguous() for key, x in gradients.items()}
-    tensors |= {"golden.tokens": tokens.to(torch.int32), "golden.logits": logits.contiguous()}
+    tensors |= {"golden.tokens": tokens.to(torch.int32), "golden.logits": logits.contiguous()} | more
     c = dict(c)
     if dropout := c.pop("dropout", None):
         tensors["golden.dropout"] = torch.tensor(list(dropout.values()))
@@ -621,6 +644,12 @@ def main():
                                                      train_length=150))
     make_golden("gates", configure(position="fox,rotary:window=7,fox:free=0.4:logn", layers=3, heads=5, width=20, kv_heads=1))
     make_golden("curves", configure(position="kerple,kerple:power:window=9,bam:logn", layers=3, heads=3, width=12))
+    make_golden("slopes", configure(position="alibi:train-slopes,alibi:train-slopes:free=0.4:logn:window=9", heads=3, width=12))
+    make_golden("temperature", configure(position="none:temperature=0.5,rotary:window=15:temperature=2:logn", train_length=9))
+    make_golden("yarn-original", configure(position="rotary:stretch=yarn:factor=4:original=60", heads=2, layers=1, width=16,
+                                           ff_width=16, train_length=240))
+    make_golden("reach", configure(position="reach:window=7", layers=4, heads=4, width=16, ff_width=16))
+    make_golden("scale-invariant-preset", configure(position="scale-invariant", heads=2, width=16, ff_width=16))
     paper = dict(activation="relu", final_norm=False, embedding_scale=0.0, adaptive_cutoffs=[20, 40])
     make_golden("adaptive-tied", configure(position="alibi", **paper))
     dropout = dict(dropout=dict(residual=0.3, attention=0.25, activation=0.125))  # exact in fp32, or not

@@ -125,9 +125,10 @@ static void load_weights(const struct golden *g, struct model *m)
                                          floats(g, t, p->count)));
     }
     assert_ok(model_refresh(m));
-    /* A value and a gradient each, tokens, logits, dropout: nothing in the file is left unchecked.
-     */
-    assert_int_equal(g->tensors->count, 2 * m->count + 2 + (g->dropout ? 1 : 0));
+    /* A value and a gradient each, tokens, logits, those of training, dropout: nothing in the file
+     * is left unchecked. */
+    assert_int_equal(g->tensors->count, 2 * m->count + 2 + (g->dropout ? 1 : 0) +
+                                            (look_for(g, "golden.trained") ? 1 : 0));
 }
 
 static void check_logits(const struct golden *g, struct model *m)
@@ -162,7 +163,8 @@ static double decimal(float x)
 static void run_gradients(const struct golden *g, struct model *m)
 {
     int64_t rows = g->B * g->L, V = g->config.vocab;
-    const float *logits = floats(g, find(g, "golden.", "logits"), rows * V);
+    const char *trained = look_for(g, "golden.trained") ? "trained" : "logits";
+    const float *logits = floats(g, find(g, "golden.", trained), rows * V);
     struct pass_settings settings = { 0 };
     struct dropout drop = { 0, 9, 4 }; /* SEED and STREAM of make_golden.py */
     int32_t *targets = NULL;
@@ -256,6 +258,11 @@ static const char *const models[] = {
     "shares",
     "stretched-rotary",
     "stretched-alibi",
+    "slopes",
+    "temperature",
+    "yarn-original",
+    "reach",
+    "scale-invariant-preset",
     "sinusoidal",
     "adaptive-tied",
     "adaptive-untied",
