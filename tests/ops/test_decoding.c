@@ -171,13 +171,14 @@ static struct step attend(int64_t first, int64_t count, enum bias_kind kind, dou
                   new_k = random_tensor(tensor_4(NULL, on.type, B, 1, HKV, D), 4),
                   new_v = random_tensor(tensor_4(NULL, on.type, B, 1, HKV, D), 5);
     struct ragged ragged = rows_of(first, count);
-    struct tensor values = kind == BIAS_GATE ? gates(first, count, ragged)
+    struct tensor values = kind == BIAS_GAIN   ? tensor_none()
+                           : kind == BIAS_GATE ? gates(first, count, ragged)
                            : kind == BIAS_TABLE
                                ? random_tensor(tensor_2(NULL, DTYPE_F32, H, ENTRIES), 6)
                                : random_tensor(tensor_1(NULL, DTYPE_F32, H), 6);
     struct attention_args a = { .k = s.k,
                                 .v = s.v,
-                                .bias = { kind, values },
+                                .bias = { kind, values, kind == BIAS_GAIN ? 30.0 : 0.0 },
                                 .scale = 0.125,
                                 .window = window,
                                 .skip = { .eps = eps, .norms = s.norms },
@@ -261,7 +262,7 @@ static void check_attention(void)
     static const int64_t windows[] = { 0, 290 };
     const int64_t tiles = attention_tiles(CAPACITY);
 
-    for (int kind = BIAS_NONE; kind <= BIAS_GATE; kind++)
+    for (int kind = BIAS_NONE; kind <= BIAS_GAIN; kind++)
         for (int n = 0; n < 4; n++) {
             bool budget = n % 2;
             int64_t window = windows[n / 2];

@@ -508,6 +508,69 @@ static void decoding_equals_the_full_forward_for_every_method(void **state)
     end();
 }
 
+/* Three sequences of different lengths step together, past windows and sinks: the largest
+ * difference to the full forward of each. */
+static double steps_error(struct model *m)
+{
+    enum { SLOTS = 3, STEPS_EACH = 4, MOST = 44 };
+    static const int64_t prompt[SLOTS] = { 5, 13, MOST - STEPS_EACH };
+    static int32_t tokens[SLOTS][MOST];
+    static float full[SLOTS][MOST * VOCAB], got[SLOTS * VOCAB];
+    static const int32_t slots[SLOTS] = { 2, 0, 1 };
+    struct cache *cache = NULL;
+    struct workspace *w = NULL;
+    double worst = 0.0;
+
+    assert_ok(cache_new(&cache, m, SLOTS, (struct cache_window){ 0 }));
+    assert_ok(workspace_new(&w, m, &(struct pass_settings){ 0 }));
+    for (int s = 0; s < SLOTS; s++) {
+        draw_tokens(tokens[s], MOST, (uint64_t)(40 + s));
+        assert_ok(once_logits(m, tokens[s], 1, prompt[s] + STEPS_EACH, full[s]));
+        assert_ok(model_extend(w, cache, s, tokens[s], prompt[s]));
+    }
+    for (int n = 0; n < STEPS_EACH; n++) {
+        int32_t next[SLOTS];
+
+        for (int i = 0; i < SLOTS; i++)
+            next[i] = tokens[slots[i]][prompt[slots[i]] + n];
+        assert_ok(model_step(w, cache, slots, next, SLOTS));
+        assert_ok(model_read_logits(w, 0, SLOTS, got));
+        for (int i = 0; i < SLOTS; i++) {
+            const float *want = full[slots[i]] + (prompt[slots[i]] + n) * VOCAB;
+            double error = relative(got + i * VOCAB, want, VOCAB, 0.0);
+            worst = isnan(error) ? INFINITY : fmax(worst, error);
+        }
+    }
+    cache_free(cache);
+    workspace_free(w);
+    return worst;
+}
+
+static void steps_of_several_sequences_equal_the_full_forward(void **state)
+{
+    (void)state;
+    start();
+    for (int i = 0; position_number(i); i++)
+        for (int type = first_type(); type < 2; type++) {
+            struct alibi_config c = small_config(position_number(i));
+            double error, limit = gpu_types[type] == DTYPE_BF16 ? 3e-2 : 1e-4;
+            struct model *m;
+            char words[80];
+
+            if (few_cases() && type != i % 2)
+                continue;
+            c.qk_norm = i % 3 == 0;
+            c.kv_heads = 2;
+            m = new_model(c, &gpu, gpu_types[type]);
+            error = steps_error(m);
+            snprintf(words, sizeof words, "three at once %.1e limit %.1e", error, limit);
+            say("steps", type_name(gpu_types[type]), &c, c.qk_norm ? "normed" : "", words,
+                error <= limit);
+            model_free(m);
+        }
+    end();
+}
+
 /* Three sequences step together; each gets the bits that it gets alone, whatever its clusters. */
 static void sequences_with_clusters_get_the_bits_they_get_alone(void **state)
 {
@@ -758,6 +821,7 @@ int main(void)
         cmocka_unit_test(what_is_computed_again_gives_the_same_numbers),
         cmocka_unit_test(skipping_leaves_losses_and_gradients_as_they_are),
         cmocka_unit_test(decoding_equals_the_full_forward_for_every_method),
+        cmocka_unit_test(steps_of_several_sequences_equal_the_full_forward),
         cmocka_unit_test(sequences_with_clusters_get_the_bits_they_get_alone),
         cmocka_unit_test(recorded_steps_have_the_bits_of_steps_that_are_not),
         cmocka_unit_test(training_twice_from_the_same_seed_gives_the_same_bits),
