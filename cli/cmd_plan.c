@@ -167,7 +167,9 @@ static void print_cluster_json(const struct job *job, const struct alibi_cluster
     cli_json_open("cluster", '{');
     cli_json_int("gpus", job->gpus);
     cli_json_real("link_gbps", job->link_gbps);
+    cli_json_int("accumulate", job->training.accumulate);
     cli_json_int("passes", c->passes);
+    cli_json_int("exchanges", c->exchanges);
     cli_json_real("sent_bytes", c->bytes);
     cli_json_real("exchange_seconds", c->exchange_seconds);
     cli_json_real("step_seconds", c->step_seconds > 0 ? c->step_seconds : (double)NAN);
@@ -212,9 +214,11 @@ static void print_cluster(const struct job *job, const struct alibi_cluster_plan
     char bytes[CLI_SHORT], speed[CLI_SHORT], time[CLI_SHORT];
 
     printf("\n%lld GPUs, above for each of them. In a step each sends and receives %s: (N - 1) / N "
-           "of the\nparameters, as gradients of %d bytes and as weights of 4; %.3g s at %g "
-           "Gbit/s.\n",
-           (long long)job->gpus, cli_short_bytes(bytes, (size_t)c->bytes),
+           "of the\nparameters, ",
+           (long long)job->gpus, cli_short_bytes(bytes, (size_t)c->bytes));
+    if (c->exchanges > 1)
+        printf("%lld times ", (long long)c->exchanges);
+    printf("as gradients of %d bytes and once as weights of 4; %.3g s at %g Gbit/s.\n",
            job->training.wire == ALIBI_WIRE_BF16 ? 2 : 4, c->exchange_seconds, job->link_gbps);
     if (c->step_seconds > 0)
         printf("A step is %lld x %.3g s of passes + the exchange = %.3g s: %s tokens/s, %.0f%% of "
@@ -226,6 +230,31 @@ static void print_cluster(const struct job *job, const struct alibi_cluster_plan
                (long long)job->training.steps);
     else
         printf("Give --pass-seconds, or --time on such a GPU, to know the time of a step.\n");
+}
+
+/* Nothing is trained here, so a step that the GPUs cannot divide is planned as the nearest one that
+ * they can: of as many windows, if they divide these, in passes of at most as many windows; else of
+ * more passes. A pass is assumed to take time in proportion to its windows. */
+static void divide_passes(struct job *job)
+{
+    struct alibi_training *t = &job->training;
+    int64_t windows = t->batch * t->accumulate, most = t->batch, passes = job->gpus;
+
+    if (t->accumulate % job->gpus == 0)
+        return;
+    while (passes < windows && (windows % passes != 0 || windows / passes > t->batch))
+        passes += job->gpus;
+    if (passes > windows || windows % passes != 0)
+        passes = (t->accumulate / job->gpus + 1) * job->gpus;
+    else
+        t->batch = windows / passes;
+    cli_note("%lld GPUs cannot divide a step of %lld x %lld windows: planned with --batch %lld "
+             "--accumulate %lld%s",
+             (long long)job->gpus, (long long)t->accumulate, (long long)most, (long long)t->batch,
+             (long long)passes,
+             t->batch * passes == windows ? ", as many windows" : ", a step of more windows");
+    t->accumulate = passes;
+    job->pass_seconds *= (double)t->batch / (double)most;
 }
 
 /* ---- the run */
@@ -275,6 +304,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     char name[32], time[CLI_SHORT];
     alibi_status status;
 
+    divide_passes(job);
     if (job->gpu_memory == 0)
         TRY(alibi_device_open(&job->device, &job->compute, cli_call()));
     TRY(make_plans(job, plans));

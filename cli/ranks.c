@@ -4,6 +4,7 @@
  * others cannot know it. */
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -60,6 +61,10 @@ bool cli_others_know(void)
 
 void cli_ranks_leave(alibi_status status)
 {
+    /* Processes that could not be connected cannot wait for the line of the one that speaks, and a
+     * launcher ends all of them with the first that ends. */
+    if (status != ALIBI_OK && cli_others_know() && cli_ranks() == 1)
+        sleep(1);
     alibi_comm_free(comm, status);
     comm = NULL;
 }

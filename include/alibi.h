@@ -136,7 +136,11 @@ ALIBI_API int64_t alibi_comm_launched(void);
  * library that connects them, or one of its dependencies, is not installed. Call it once per
  * process. If the others do not answer for half a minute plus a quarter of a second per rank,
  * SIGALRM ends the process. If a rank stops responding later, the calls of the others fail with
- * ALIBI_IO. docs/cluster.md has examples. */
+ * ALIBI_IO. docs/cluster.md has examples.
+ *
+ * After a failure that other ranks have too, *out is set: alibi_comm_get_info() then says which of
+ * them should report it, and alibi_comm_free() waits until it has. Otherwise *out stays as it was.
+ */
 ALIBI_API alibi_status alibi_comm_open(alibi_comm **out);
 /* status: how the work ended. After a failure that the ranks have not agreed on, the others would
  * wait forever. The connection then stays open, so that the launcher ends them with this
@@ -146,7 +150,7 @@ ALIBI_API void alibi_comm_free(alibi_comm *comm, alibi_status status);
 struct alibi_comm_info {
     int rank, size; /* of this process, from 0; number of processes */
     int local_rank; /* among those of this machine */
-    bool agreed;    /* all ranks know of a failure: each has its message */
+    bool agreed;    /* after a failure: another rank reports it if this one is not rank 0 */
     bool watched;   /* the failure of a rank's machine will be noticed */
 };
 
@@ -683,6 +687,7 @@ ALIBI_API alibi_status alibi_plan_gpu(const struct alibi_config *config,
 /* The cost of a step of several ranks, each on its own device. */
 struct alibi_cluster_plan {
     int64_t passes;          /* of a rank in a step */
+    int64_t exchanges;       /* of gradients: 1, or one per pass of a rank */
     double bytes;            /* that a rank sends in a step; it receives as many */
     double exchange_seconds; /* of the step, during which these bytes are sent */
     double step_seconds, tokens_per_s;

@@ -27,17 +27,31 @@ alibi_status wired(const alibi_comm *c, int status)
 
 /* ---- opening */
 
+/* The first of these variables that is set, as a number; -1: none is. */
+static int64_t number_of(const char *const names[])
+{
+    for (; *names != NULL; names++)
+        if (getenv(*names) != NULL)
+            return atoll(getenv(*names));
+    return -1;
+}
+
+/* Whether the launcher has told this process how to find the others. */
+static bool introduced(void)
+{
+    return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") || getenv("PMI_RANK");
+}
+
 int64_t alibi_comm_launched(void)
 {
-    static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS" };
-    bool by_launcher = getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") || getenv("PMI_RANK");
+    static const char *const sizes[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS",
+                                         "SLURM_NTASKS", NULL };
+    static const char *const tasks[] = { "SLURM_STEP_NUM_TASKS", NULL };
+    int64_t count = number_of(introduced() ? sizes : tasks);
 
-    for (size_t i = 0; by_launcher && i < sizeof names / sizeof names[0]; i++) {
-        const char *text = getenv(names[i]);
-        if (text != NULL && atoll(text) > 0)
-            return atoll(text);
-    }
-    return by_launcher ? 1 : 0;
+    if (introduced())
+        return count > 0 ? count : 1;
+    return count > 1 ? count : 0; /* one task of Slurm may be the user's shell */
 }
 
 static int check_life(void *user)
@@ -88,19 +102,37 @@ static alibi_status start_watch(alibi_comm *c)
     return ALIBI_OK;
 }
 
-static alibi_status connect_ranks(alibi_comm *c)
+static alibi_status connect_ranks(alibi_comm *c, int64_t launched)
 {
     wire_open_function *open = NULL;
     void *library;
+    int rank = c->wire.rank;
 
+    if (!introduced() && launched > 1) {
+        c->agreed = true;
+        return fail(ALIBI_USAGE,
+                    "srun started %lld processes without connecting them: use srun --mpi=pmix; or "
+                    "unset SLURM_STEP_NUM_TASKS if each works alone",
+                    (long long)launched);
+    }
     TRY_RETURN(module_load(&library, MPI_LIBRARY, true, "mpi.h (libopenmpi-dev)"));
     TRY_RETURN(module_symbol(&open, library, MPI_LIBRARY, WIRE_OPEN_SYMBOL));
     TRY_RETURN((alibi_status)open(&c->wire, &c->host));
+    if (c->wire.size == 1 && launched > 1) { /* each would work alone, all in one folder */
+        c->wire.rank = rank;
+        c->agreed = true;
+        return fail(ALIBI_USAGE,
+                    "%lld processes were started, but MPI connects 1: the launcher is of another "
+                    "MPI than libalibi_mpi.so; use the mpirun of that one, or srun --mpi=pmix",
+                    (long long)launched);
+    }
     if (c->wire.size == 1)
         return ALIBI_OK;
-    if (c->wire.size > COMM_BLOCKS)
+    if (c->wire.size > COMM_BLOCKS) {
+        c->agreed = true;
         return fail(ALIBI_USAGE, "%d ranks: at most %d can work together", c->wire.size,
                     COMM_BLOCKS);
+    }
     TRY_RETURN(NEW_ZERO_ARRAY(&c->hosts, c->wire.size, "the names of ranks"));
     TRY_RETURN(NEW_ZERO_ARRAY(&c->statuses, c->wire.size, "the states of ranks"));
     TRY_RETURN(NEW_ZERO_ARRAY(&c->messages, c->wire.size, "the messages of ranks"));
@@ -112,29 +144,37 @@ static alibi_status connect_ranks(alibi_comm *c)
 
 alibi_status alibi_comm_open(alibi_comm **out)
 {
+    static const char *const among_all[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                             "SLURM_PROCID", NULL };
+    static const char *const at_machine[] = { "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+                                              "SLURM_LOCALID", NULL };
     alibi_status status = ALIBI_OK;
     alibi_comm *c = NULL;
-    int64_t ranks = alibi_comm_launched();
+    int64_t ranks = alibi_comm_launched(), rank = number_of(among_all);
 
     TRY(NEW_ZERO_ARRAY(&c, 1, "a connection of ranks"));
     c->host = (struct wire_host){ WIRE_INTERFACE, module_fail, check_life, c };
     c->wire.size = 1;
     c->lost = -1;
+    if (ranks > 1 && rank > 0)
+        c->wire.rank = (int)rank; /* until MPI says so */
     if (ranks > 0) {
         /* OpenMPI 4.1 does not always notice that a rank dies before all are connected, and then
          * waits for it without end. SIGALRM ends the process instead. */
         alarm(25 + (unsigned)(ranks < COMM_BLOCKS ? ranks : COMM_BLOCKS) / 4);
-        status = connect_ranks(c);
+        status = connect_ranks(c, ranks);
         alarm(0);
     }
     /* One rank needs no connection: a program that was built without MPI works under a launcher. */
     if (status == ALIBI_DEVICE && ranks == 1)
         status = ALIBI_OK;
-    if (status == ALIBI_DEVICE)
+    if (status == ALIBI_DEVICE) { /* the first process of each machine speaks of its libraries */
+        c->agreed = number_of(at_machine) > 0;
         fail_context(status, "%lld processes were started to work together", (long long)ranks);
-    if (status != ALIBI_OK)
+    }
+    if (status != ALIBI_OK && !c->agreed && c->lost < 0)
         goto out;
-    *out = c;
+    *out = c; /* after a failure that all have, too: it knows who speaks of it */
     c = NULL;
 out:
     alibi_comm_free(c, status);
@@ -156,14 +196,18 @@ void alibi_comm_free(alibi_comm *c, alibi_status status)
 
 void alibi_comm_get_info(const alibi_comm *c, struct alibi_comm_info *info)
 {
+    int first = 0;
+
     *info = (struct alibi_comm_info){ .rank = comm_rank(c),
                                       .size = comm_size(c),
                                       .watched = comm_size(c) == 1 || c->watched };
     if (c == NULL)
         return;
     info->local_rank = c->wire.local_rank;
-    /* Where rank 0 is lost, the first rank of each machine speaks. */
-    info->agreed = c->agreed || c->lost > 0 || (c->lost == 0 && c->wire.local_rank > 0);
+    /* Where rank 0 is lost, the first rank of each machine speaks; on its own, the next one. */
+    if (c->lost == 0 && strcmp(c->hosts[c->wire.rank], c->hosts[0]) == 0)
+        first = 1;
+    info->agreed = c->agreed || c->lost > 0 || (c->lost == 0 && c->wire.local_rank > first);
 }
 
 /* ---- agreement */

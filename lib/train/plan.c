@@ -235,7 +235,8 @@ alibi_status plan_check_ranks(const struct alibi_training *t, int64_t ranks)
                 (long long)ranks, instead);
 }
 
-/* Gradients are exchanged once per step, or once per pass of each rank; then the weights:
+/* Gradients are exchanged once per step, or, if sums are ordered or sharded, once per pass of each
+ * rank; then the weights:
  *
  *   bytes = (exchanges wire + 4) (N - 1) / N parameters      wire: 4, in bf16 2
  *   step  = passes pass_seconds + bytes / link
@@ -247,12 +248,13 @@ alibi_status alibi_plan_cluster(const struct alibi_plan *plan,
                                 struct alibi_cluster_plan *out)
 {
     struct alibi_cluster_plan made = { 0 };
-    double exchanges, tokens = (double)(training->batch * training->train_length);
+    bool each_pass = training->deterministic_sum || gradients_by_layer(training, (int)ranks);
+    double tokens = (double)(training->batch * training->train_length);
 
     TRY_RETURN(plan_check_ranks(training, ranks));
     made.passes = training->accumulate / ranks;
-    exchanges = training->deterministic_sum ? (double)made.passes : 1;
-    made.bytes = (exchanges * (training->wire == ALIBI_WIRE_BF16 ? 2 : 4) + 4) *
+    made.exchanges = each_pass ? made.passes : 1;
+    made.bytes = ((double)made.exchanges * (training->wire == ALIBI_WIRE_BF16 ? 2 : 4) + 4) *
                  (double)(ranks - 1) / (double)ranks * (double)plan->parameters;
     made.exchange_seconds = made.bytes * 8 / (link_gbps * 1e9);
     if (pass_seconds > 0) {

@@ -3,7 +3,7 @@
 # another number, stopped and killed, and used wrongly.
 . "$(dirname "$0")/lib.sh"
 
-need_mpi 45
+need_mpi 49
 ranks() { # N, then the arguments of train
     mpirun -n "$1" --oversubscribe "$program" train --device cpu "${@:2}"
 }
@@ -40,13 +40,13 @@ check "the loss of one process up to rounding" awk '
 
 # ---- resumed with another number of ranks
 
-check "3 ranks take 4 steps" ranks 3 "${small[@]}" --deterministic-sum --steps 4 --out resumed
-# The schedule is that of 6 steps in the run that is not interrupted.
-check "one process takes 4 steps" "$program" train --device cpu "${small[@]}" --deterministic-sum \
-    --steps 4 --out again
+constant=("${small[@]}" --deterministic-sum --schedule constant)
+check "one process, never interrupted" "$program" train --device cpu "${constant[@]}" --out whole
+check "3 ranks take 4 steps" ranks 3 "${constant[@]}" --steps 4 --out resumed
 check "2 ranks resume" ranks 2 --resume --out resumed --steps 6 --quiet
-check "one process resumes" "$program" train --device cpu --resume --out again --steps 6 --quiet
-check "resumed with another number: the same bytes" same_runs resumed again
+rm -r resumed/step-00000004 whole/step-00000004 # they say for how many steps
+check "resumed with another number: the bytes of a run that was never interrupted" same_runs \
+    resumed whole
 
 # ---- stopped at one rank: all save and end with 75
 
@@ -80,6 +80,36 @@ check "killed: the others end within 120 s" test $((SECONDS - begun)) -lt 120
 check "killed: the rank is named" grep -q 'rank [0-2]' words
 step=$(newest killed | sed 's/.*step-0*//')
 check "killed: 3 ranks resume" ranks 3 --resume --out killed --steps "$((step + 1))" --quiet
+
+# ---- rank 0 is lost: another rank of its machine speaks, and no more than one
+
+export ALIBI_RANK_TIMEOUT=3
+mpirun -n 3 --oversubscribe "$program" train --device cpu "${long[@]}" --save-every 1 --out mute \
+    > stdout 2> stderr < /dev/null &
+launcher=$!
+wait_for grep -qs '"step": 3,' mute/log.jsonl
+kill -STOP "$(rank_process 0)"
+wait $launcher
+code=$?
+cp stderr words
+if [ $code = 5 ]; then pass "rank 0 is lost: 5"; else fail "rank 0 is lost" "exit code $code"; fi
+check "rank 0 is lost: one line" test "$(grep -c '^alibi: ' words)" = 1
+check "rank 0 is lost: it is named" grep -q \
+    "^alibi: train: rank 0 on '.*' has given no sign of life for 3 s" words
+
+# ---- a connection that fails: one line for all ranks
+
+ALIBI_RANK_TIMEOUT=abc expect_ranks 2 "ALIBI_RANK_TIMEOUT is 'abc': it must be 1 to 3600" ranks 3 \
+    "${small[@]}" --out wrong
+unset ALIBI_RANK_TIMEOUT
+version=$("$program" --version | grep -oE '[0-9]+\.[0-9]+\.[0-9]+' | head -n 1)
+mkdir other
+LC_ALL=C sed "s/${version//./\\.}/9.9.9/g" "$program" > other/alibi
+chmod +x other/alibi
+cp "$(dirname "$program")/libalibi_mpi.so" other
+expect_ranks 2 "rank 2 on '.*' has another version of alibi than rank 0" mpirun --oversubscribe \
+    -n 2 "$program" train --device cpu "${small[@]}" --out wrong : \
+    -n 1 other/alibi train --device cpu "${small[@]}" --out wrong
 
 # ---- a folder that rank 1 does not see, or no longer: it is another one in its working directory
 

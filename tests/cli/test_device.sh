@@ -77,8 +77,21 @@ check "plan for several GPUs" "$ALIBI" plan --recipe "$SOURCE/recipes/paper-1.3b
 step=$(sed -n '/"cluster"/,$p' stdout | grep -oE '"step_seconds": [0-9.]+' | sed 's/.*: //')
 check "plan: a step is a pass and the exchange" \
     awk -v step="$step" 'BEGIN { exit step < 0.45 || step > 0.47 }'
-expect 2 "64 ranks cannot divide a step of 32 passes" "$ALIBI" plan --gpus 64 --gpu-memory 80 \
-    --recipe "$SOURCE/recipes/paper-1.3b.json" --vocab 50304
+# 64 GPUs cannot divide its 32 passes of 16 windows, but 64 of 8; the passes take half as long.
+run "$ALIBI" plan --gpus 64 --gpu-memory 80 --recipe "$SOURCE/recipes/paper-1.3b.json" \
+    --vocab 50304 --pass-seconds 0.2
+[ "$code" = 0 ] && grep -q 'with --batch 8 --accumulate 64, as many windows' stderr &&
+    grep -q 'A step is 1 x 0.1 s of passes' stdout && pass "plan: another split of a step" ||
+    fail "plan: another split of a step" "$(cat stdout stderr)"
+run "$ALIBI" plan --gpus 64 --gpu-memory 80 --link-gbps 400
+[ "$code" = 0 ] && grep -q 'with --batch 16 --accumulate 64, a step of more windows' stderr &&
+    pass "plan: a step of too few windows" ||
+    fail "plan: a step of too few windows" "$(cat stdout stderr)"
+run "$ALIBI" plan --gpus 8 --gpu-memory 80 --recipe "$SOURCE/recipes/paper-1.3b.json" \
+    --vocab 50304 --shard gradients
+[ "$code" = 0 ] && grep -q '4 times as gradients of 4 bytes and once as weights of 4' stdout &&
+    pass "plan: sharded gradients are sent in each pass" ||
+    fail "plan: sharded gradients are sent in each pass" "$(cat stdout stderr)"
 # plan refuses what training refuses, wherever the GPUs are.
 for where in "" "--gpu-memory 80"; do
     expect 2 "autotune wide is for one process: .*; omit it" \

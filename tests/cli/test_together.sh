@@ -3,7 +3,7 @@
 # numbers of one process, speak with one voice, and refuse what they cannot divide.
 . "$(dirname "$0")/lib.sh"
 
-need_mpi 51
+need_mpi 58
 export SOURCE_DATE_EPOCH=1700000000
 ranks() { # N, then the arguments of the program
     mpirun -n "$1" --oversubscribe "$program" "${@:2}"
@@ -26,6 +26,25 @@ expect_ranks 2 "generate: 2 processes were started, and this command does not di
 expect_ranks 2 "train: rank 1 on '.*': unknown option '--no'" mpirun --oversubscribe \
     -n 1 "$program" train --device cpu "${tiny[@]}" --out odd : -n 1 "$program" train --no
 check "nothing was left" test ! -e odd
+
+# ---- a launcher that does not connect its processes: one line, not a training at each of them
+
+alone=(train --device cpu "${tiny[@]}" --out alone)
+expect 2 "4 processes were started, but MPI connects 1: the launcher is of another MPI" \
+    env PMI_RANK=0 PMI_SIZE=4 "$program" "${alone[@]}"
+expect 2 "srun started 4 processes without connecting them: use srun --mpi=pmix" \
+    env SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 "$program" "${alone[@]}"
+for rank in PMI_RANK=1 SLURM_PROCID=1; do
+    run env $rank PMI_SIZE=4 SLURM_STEP_NUM_TASKS=4 "$program" "${alone[@]}"
+    if [ $code = 2 ] && [ ! -s stderr ]; then pass "$rank is silent"; else fail "$rank" "$code"; fi
+done
+check "nothing was trained" test ! -e alone
+check "one task of Slurm is a process" env SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 "$program" \
+    "${alone[@]}"
+mkdir without
+cp "$program" without
+expect_ranks 7 "2 processes were started to work together: .*libalibi_mpi.so" mpirun -n 2 \
+    --oversubscribe without/alibi "${alone[@]}"
 
 # ---- evaluation: several batches, and a last one that is shorter
 

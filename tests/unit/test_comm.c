@@ -158,6 +158,7 @@ static void the_environment_says_how_many_were_launched(void **state)
     unsetenv("OMPI_COMM_WORLD_SIZE");
     unsetenv("PMIX_RANK");
     unsetenv("PMI_RANK");
+    unsetenv("SLURM_STEP_NUM_TASKS");
     setenv("SLURM_NTASKS", "4", 1); /* a job of four tasks, of which this is none */
     assert_int_equal(alibi_comm_launched(), 0);
     setenv("PMIX_RANK", "2", 1);
@@ -165,9 +166,17 @@ static void the_environment_says_how_many_were_launched(void **state)
     setenv("OMPI_COMM_WORLD_SIZE", "3", 1);
     assert_int_equal(alibi_comm_launched(), 3);
     unsetenv("OMPI_COMM_WORLD_SIZE");
+    setenv("SLURM_STEP_NUM_TASKS", "2", 1); /* of the step, which is smaller than the job */
+    assert_int_equal(alibi_comm_launched(), 2);
     unsetenv("SLURM_NTASKS");
+    unsetenv("SLURM_STEP_NUM_TASKS");
     assert_int_equal(alibi_comm_launched(), 1);
     unsetenv("PMIX_RANK");
+    setenv("SLURM_STEP_NUM_TASKS", "3", 1); /* by an srun without PMIx */
+    assert_int_equal(alibi_comm_launched(), 3);
+    setenv("SLURM_STEP_NUM_TASKS", "1", 1); /* a shell */
+    assert_int_equal(alibi_comm_launched(), 0);
+    unsetenv("SLURM_STEP_NUM_TASKS");
 }
 
 static void a_process_without_a_launcher_connects_with_nobody(void **state)
@@ -179,6 +188,7 @@ static void a_process_without_a_launcher_connects_with_nobody(void **state)
     unsetenv("OMPI_COMM_WORLD_SIZE");
     unsetenv("PMIX_RANK");
     unsetenv("PMI_RANK");
+    unsetenv("SLURM_STEP_NUM_TASKS");
     assert_ok(alibi_comm_open(&c));
     alibi_comm_get_info(c, &info);
     assert_int_equal(info.rank, 0);

@@ -366,6 +366,10 @@ static void ranks_share_the_moments_and_a_link(void **state)
     t.shard = ALIBI_SHARD_GRADIENTS; /* of one layer, and of the rest */
     assert_ok(alibi_plan_training(test_device(), &c, &t, 4, &sharded));
     assert_true(sharded.gradients < four.gradients);
+    t.deterministic_sum = false; /* sharding implies it */
+    assert_ok(alibi_plan_cluster(&four, &t, 4, 1, 2, &p));
+    assert_int_equal(p.exchanges, 2);
+    assert_close(p.bytes, 2 * 0.75 * 4 * (double)four.parameters, 0);
     assert_ok(alibi_plan_training(test_device(), &c, &t, 1, &sharded));
     assert_int_equal(sharded.gradients, 2 * one.gradients); /* nobody to share them with */
     assert_ok(alibi_plan_cluster(&one, &t, 1, 1, 2, &p));
