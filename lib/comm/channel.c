@@ -15,8 +15,9 @@
 
 #include "comm/ranks.h"
 
-/* Words of all rows together. */
-enum { STAGING = 1 << 22 };
+/* Words of all rows together. A GPU has the memory for more, and work of its own that fewer
+ * exchanges disturb less: so a layer of 8M parameters is one. */
+enum { STAGING = 1 << 22, STAGING_OF_GPU = 1 << 23 };
 
 struct channel {
     alibi_comm *comm;
@@ -29,6 +30,7 @@ struct channel {
     int *send_counts, *receive_counts; /* [size]: words of a row that are used */
     struct nccl *nccl;                 /* NULL: by MPI */
     struct tensor pending; /* what the last exchange is added to; absent: that was done */
+    bool fresh;            /* the sum of it begins there */
 };
 
 /* ---- blocks and shards */
@@ -90,9 +92,14 @@ struct range comm_stretch(const alibi_comm *c, int64_t span, int64_t from)
 
 /* ---- opening */
 
-size_t channel_bytes(int ranks)
+static int row_words(const struct device *dev, int ranks)
 {
-    return 2 * (size_t)ranks * (size_t)(STAGING / ranks) * sizeof(float);
+    return (dev->ops->traits.own_memory ? STAGING_OF_GPU : STAGING) / ranks;
+}
+
+size_t channel_bytes(const struct device *dev, int ranks)
+{
+    return 2 * (size_t)ranks * (size_t)row_words(dev, ranks) * sizeof(float);
 }
 
 static alibi_status new_rows(struct channel *ch)
@@ -103,8 +110,8 @@ static alibi_status new_rows(struct channel *ch)
 
     TRY_RETURN(NEW_ZERO_ARRAY(&ch->send_counts, ch->size, "the counts of ranks"));
     TRY_RETURN(NEW_ZERO_ARRAY(&ch->receive_counts, ch->size, "the counts of ranks"));
-    TRY_RETURN(dev->ops->buffer_new(dev, &ch->send, channel_bytes(ch->size) / 2, what));
-    TRY_RETURN(dev->ops->buffer_new(dev, &ch->receive, channel_bytes(ch->size) / 2, what));
+    TRY_RETURN(dev->ops->buffer_new(dev, &ch->send, channel_bytes(dev, ch->size) / 2, what));
+    TRY_RETURN(dev->ops->buffer_new(dev, &ch->receive, channel_bytes(dev, ch->size) / 2, what));
     /* A row of an odd number of bf16 ends with one that nobody has written. */
     TRY_RETURN(dev->ops->fill(dev, tensor_1(ch->send, DTYPE_F32, words), 0.0));
     if (!dev->ops->traits.own_memory)
@@ -142,7 +149,7 @@ alibi_status channel_new(struct channel **out, alibi_comm *c, struct device *dev
                                 .wire = wire,
                                 .rank = comm_rank(c),
                                 .size = comm_size(c),
-                                .stride = STAGING / comm_size(c) };
+                                .stride = row_words(dev, comm_size(c)) };
         status = new_rows(ch);
     }
     TRY(comm_agree(c, status));
@@ -355,7 +362,8 @@ static alibi_status send_pieces(struct channel *ch, const struct flat_part *part
 
 /* ---- sums */
 
-/* The sums that wait become themselves plus the received rows, in the order of ranks. */
+/* The sums that wait become themselves, or if they are fresh 0, plus the received rows, in the
+ * order of ranks. They are not set to the first row: 0 + -0 is 0. */
 static alibi_status add_pending(struct channel *ch)
 {
     struct device *dev = ch->device;
@@ -366,6 +374,10 @@ static alibi_status add_pending(struct channel *ch)
         return ALIBI_OK;
     ch->pending = tensor_none();
     TRY_RETURN(end(ch));
+    if (ch->fresh && count > 0) {
+        TRY_RETURN(ch->nccl ? nccl_call(ch->nccl) : ALIBI_OK);
+        TRY_RETURN(dev->ops->fill(dev, sum, 0.0));
+    }
     for (int r = 0; r < ch->size; r++) {
         struct tensor from = arrived(ch, r, ch->wire, count);
 
@@ -399,7 +411,7 @@ alibi_status channel_release(struct channel *ch)
 
 /* By NCCL the sums follow the exchange in its stream; by MPI they wait until somebody needs them,
  * so that the exchange passes meanwhile. */
-alibi_status channel_reduce(struct channel *ch, struct tensor sums, int64_t span,
+alibi_status channel_reduce(struct channel *ch, struct tensor sums, bool fresh, int64_t span,
                             struct tensor numbers, struct range where)
 {
     const struct flat_part part = { numbers, where, span };
@@ -411,8 +423,10 @@ alibi_status channel_reduce(struct channel *ch, struct tensor sums, int64_t span
         TRY_RETURN(add_pending(ch));
         TRY_RETURN(enter(ch));
         status = send_pieces(ch, &part, piece, ch->wire, false);
-        if (status == ALIBI_OK)
+        if (status == ALIBI_OK) {
             ch->pending = vector_part(sums, mine.first, mine.count);
+            ch->fresh = fresh;
+        }
         if (status == ALIBI_OK && ch->nccl)
             status = add_pending(ch);
         TRY_RETURN(leave(ch, status));

@@ -83,13 +83,13 @@ alibi_status channel_new(struct channel **out, alibi_comm *c, struct device *dev
                          int by, const struct alibi_call *call);
 void channel_free(struct channel *ch);
 /* The device memory of a channel. */
-size_t channel_bytes(int ranks);
+size_t channel_bytes(const struct device *dev, int ranks);
 
 /* The shard `sums` of a buffer of `span` numbers becomes itself plus what all ranks have in `part`,
- * which is `where` in the buffer. When it returns, numbers may still be on their way: `part` may
- * change after the next channel_release(), and the sums are complete after the next call of any
- * other function. */
-alibi_status channel_reduce(struct channel *ch, struct tensor sums, int64_t span,
+ * which is `where` in the buffer; fresh: that alone, there. When it returns, numbers may still be
+ * on their way: `part` may change after the next channel_release(), and the sums are complete after
+ * the next call of any other function. */
+alibi_status channel_reduce(struct channel *ch, struct tensor sums, bool fresh, int64_t span,
                             struct tensor part, struct range where);
 alibi_status channel_release(struct channel *ch);
 alibi_status channel_settle(struct channel *ch);

@@ -32,7 +32,7 @@
 #define NCCL_LIBRARY "libnccl.so.2"
 
 /* The former are exchanges: begun, and not known to be complete. They share their rows, so more
- * take no memory. So many pass a layer of 64M parameters in fp32: with fewer the host would wait
+ * take no memory. So many pass a layer of 128M parameters in fp32: with fewer the host would wait
  * for the exchange of a layer that the GPU has just computed, and give it no work meanwhile. */
 enum { IN_FLIGHT = 16, QUEUED = 512 };
 

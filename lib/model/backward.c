@@ -255,5 +255,5 @@ alibi_status backward(struct workspace *w, const struct pass *p)
     TRY_RETURN(embed_back(w, p));
     for (int i = 0; i < w->model->count; i++) /* clusters of the vocabulary without a token */
         TRY_RETURN(begin_gradient(w->model, i));
-    return ALIBI_OK;
+    return w->settings.gradient_done ? w->settings.gradient_done(w->settings.user, -1) : ALIBI_OK;
 }

@@ -218,10 +218,10 @@ struct pass_settings {
                                                        ALIBI_INTERRUPTED; may be NULL */
     void (*layer_done)(void *user, int64_t layers); /* after each layer of a forward pass, with how
                                                        many are done; may be NULL */
-    alibi_status (*gradient_done)(void *user,
-                                  int64_t layer); /* after the layer's part of a backward
-                                                     pass: the gradients of its matrices
-                                                     are complete; may be NULL */
+    alibi_status (*gradient_done)(void *user, int64_t layer); /* after the layer's part of a
+                                                                 backward pass: the gradients of its
+                                                                 matrices are complete; -1, last:
+                                                                 all others are too. May be NULL */
     void *user;
 };
 

@@ -113,8 +113,9 @@ alibi_status optimizer_begin(struct optimizer *o, bool first, bool collected)
     alibi_status status = ALIBI_OK;
 
     o->sends = collected && o->channel;
+    o->fresh |= first;
     device_lock(dev);
-    if (o->sums && first)
+    if (o->sums && first && !o->channel)
         status = dev->ops->fill(dev, gradient_of_shard(o), 0.0);
     device_unlock(dev);
     return status;
@@ -125,18 +126,18 @@ static alibi_status reduce(struct optimizer *o, int64_t from, int64_t end)
 {
     struct range where = { from, end - from };
 
-    return channel_reduce(o->channel, gradient_of_shard(o), o->model->span,
+    return channel_reduce(o->channel, gradient_of_shard(o), o->fresh, o->model->span,
                           model_gradient_part(o->model, from, end - from), where);
 }
 
-alibi_status optimizer_send_layer(void *optimizer, int64_t layer)
+/* Of a layer, together with those above it that were not sent yet. */
+static alibi_status send_layer(struct optimizer *o, int64_t layer)
 {
     enum { ENOUGH = 1 << 20 }; /* numbers: an exchange of fewer costs more than it hides */
-    struct optimizer *o = optimizer;
     struct model *m = o->model;
     int64_t from = model_layer_offset(m, layer), end = model_layer_offset(m, o->unsent);
 
-    if (!o->sends || (m->slot == 0 && end - from < ENOUGH))
+    if (m->slot == 0 && end - from < ENOUGH)
         return ALIBI_OK;
     TRY_RETURN(reduce(o, from, end));
     o->unsent = layer;
@@ -154,15 +155,28 @@ static alibi_status send_rest(struct optimizer *o)
     struct model *m = o->model;
     int64_t layers = m->config.layers;
 
-    o->sends = true;
     for (int64_t layer = o->unsent; layer-- > 0;)
-        TRY_RETURN(optimizer_send_layer(o, layer));
-    if (o->unsent == layers)
-        return reduce(o, 0, m->span);
-    TRY_RETURN(reduce(o, 0, model_layer_offset(m, o->unsent)));
-    TRY_RETURN(reduce(o, model_layer_offset(m, layers), m->span));
+        TRY_RETURN(send_layer(o, layer));
+    if (o->unsent < layers) {
+        TRY_RETURN(reduce(o, 0, model_layer_offset(m, o->unsent)));
+        TRY_RETURN(reduce(o, model_layer_offset(m, layers), m->span));
+    } else {
+        TRY_RETURN(reduce(o, 0, m->span));
+    }
     o->unsent = layers;
+    o->sent = true;
     return ALIBI_OK;
+}
+
+/* The rest is queued before the host reads the loss, which waits for the backward pass: otherwise
+ * the GPU would have nothing to do while these exchanges are queued. */
+alibi_status optimizer_send_layer(void *optimizer, int64_t layer)
+{
+    struct optimizer *o = optimizer;
+
+    if (!o->sends)
+        return ALIBI_OK;
+    return layer < 0 ? send_rest(o) : send_layer(o, layer);
 }
 
 alibi_status optimizer_collect(struct optimizer *o, alibi_status status)
@@ -174,7 +188,9 @@ alibi_status optimizer_collect(struct optimizer *o, alibi_status status)
     device_lock(m->device);
     if (o->channel) {
         failure_keep(&failure, status);
-        TRY(send_rest(o));
+        if (!o->sent)
+            TRY(send_rest(o));
+        o->sent = o->fresh = false;
         TRY(channel_settle(o->channel));
         TRY(comm_agree(o->comm, failure_raise(&failure)));
     } else if (status == ALIBI_OK && o->sums) {

@@ -67,7 +67,7 @@ static alibi_status measure(const struct trial *t, int64_t B, int64_t L, struct 
     made.passing = size_sum(bytes.passing, bytes.tables);
     made.workspace = t->device->ops->workspace(t->device, &args);
     if (gradients_exchanged(t->training, t->ranks))
-        made.workspace = size_sum(made.workspace, channel_bytes(t->ranks));
+        made.workspace = size_sum(made.workspace, channel_bytes(t->device, t->ranks));
     if (t->training->eval_every > 0) { /* passes of its own, beside those of training */
         int64_t rows = rounds_rows(t->device, L, INT64_MAX);
 
@@ -207,6 +207,7 @@ alibi_status alibi_plan_gpu(const struct alibi_config *config,
 
     ops.traits.logits = 1 << 29; /* as lib/ops/cuda/device.c has them */
     ops.traits.row_multiple = 128;
+    ops.traits.own_memory = true;
     ops.memory = imagined_memory;
     ops.workspace = imagined_workspace;
     return plan_training_of_ranks(plan, (int)ranks, config, training, &gpu, DTYPE_BF16, true);

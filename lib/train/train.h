@@ -22,6 +22,8 @@ struct optimizer {
     bool ordered;            /* sums do not depend on the number of ranks */
     bool sends;              /* layers, as the backward pass completes them */
     int64_t unsent;          /* layers of which no gradient was sent yet: those below */
+    bool sent;               /* all gradients of this round */
+    bool fresh;              /* the sums begin with what is collected next */
     void *sums;              /* of the shard: gradients so far; NULL: they are in the model's */
 };
 int optimizer_moments(int kind);                            /* flat buffers that it needs */
@@ -47,7 +49,8 @@ alibi_status optimizer_connect(struct optimizer *o, const struct alibi_training 
                                const struct alibi_call *call);
 /* Before each pass of this rank: it is the first of the step, or its gradients are collected. */
 alibi_status optimizer_begin(struct optimizer *o, bool first, bool collected);
-/* pass_settings.gradient_done of such a pass: sends the gradients of a layer to the other ranks. */
+/* pass_settings.gradient_done of such a pass: sends the gradients of a layer, or at the end those
+ * that were not sent yet, to the other ranks. */
 alibi_status optimizer_send_layer(void *optimizer, int64_t layer);
 /* After the passes of all ranks, or, if sums are ordered, after one pass of each: the model's
  * gradients, those that were not sent yet, become part of the sum that a step applies. `status` is

@@ -68,8 +68,8 @@ static int wait_for_self(void)
     return ALIBI_OK;
 }
 
-/* Reduces the numbers from `first` on, of `count`. */
-static void reduce(enum dtype wire, int64_t count, int64_t first)
+/* Reduces the numbers from `first` on, of `count`; fresh: into sums that begin there. */
+static void reduce(enum dtype wire, int64_t count, int64_t first, bool fresh)
 {
     alibi_comm c = { .wire = { .size = 1, .exchange = begin_to_self, .wait = wait_for_self } };
     struct device dev = { .ops = ops_cpu() };
@@ -84,7 +84,7 @@ static void reduce(enum dtype wire, int64_t count, int64_t first)
         sums[i] = 1.5f;
     }
     assert_ok(channel_new(&ch, &c, &dev, wire, ALIBI_COMM_AUTO, NULL));
-    assert_ok(channel_reduce(ch, tensor_1(sums, DTYPE_F32, count), count,
+    assert_ok(channel_reduce(ch, tensor_1(sums, DTYPE_F32, count), fresh, count,
                              tensor_1(numbers + first, DTYPE_F32, some),
                              (struct range){ first, some }));
     memset(numbers, 0, (size_t)count * sizeof *numbers); /* they may change */
@@ -93,7 +93,7 @@ static void reduce(enum dtype wire, int64_t count, int64_t first)
     for (int64_t i = 0; i < count; i++) {
         float x = (float)(i % 1009) * 0.37f - 100.0f;
         x = wire == DTYPE_BF16 ? bf16_to_float(bf16_from_float(x)) : x;
-        if (sums[i] != (i < first ? 1.5f : 1.5f + x))
+        if (sums[i] != (i < first ? 1.5f : fresh ? x : 1.5f + x))
             fail_msg("number %lld is %g", (long long)i, (double)sums[i]);
     }
     free(numbers);
@@ -103,11 +103,12 @@ static void reduce(enum dtype wire, int64_t count, int64_t first)
 static void a_channel_adds_rounded_numbers_in_pieces(void **state)
 {
     (void)state;
-    for (int i = 0; i < 2; i++) {
-        enum dtype wire = i == 0 ? DTYPE_F32 : DTYPE_BF16;
-        reduce(wire, 1, 0);
-        reduce(wire, 4099, 65);
-        reduce(wire, (2 << 22) + 3, 1); /* more than two rows of fp32, more than one of bf16 */
+    for (int i = 0; i < 4; i++) {
+        enum dtype wire = i / 2 == 0 ? DTYPE_F32 : DTYPE_BF16;
+        reduce(wire, 1, 0, i % 2);
+        reduce(wire, 4099, 65, i % 2);
+        reduce(wire, (2 << 22) + 3, 1,
+               i % 2); /* more than two rows of fp32, more than one of bf16 */
     }
 }
 

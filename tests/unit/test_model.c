@@ -1396,6 +1396,40 @@ static void a_pass_reports_each_layer(void **state)
     model_free(m);
 }
 
+/* What a pass hands over and reads, in order. */
+static char told[64];
+
+static alibi_status tell_gradient(void *user, int64_t layer)
+{
+    snprintf(told + strlen(told), sizeof told - strlen(told), "%lld ", (long long)layer);
+    return (void)user, ALIBI_OK;
+}
+
+static alibi_status tell_sum(struct device *dev, double *sum, struct tensor x)
+{
+    snprintf(told + strlen(told), sizeof told - strlen(told), "loss");
+    return ops_ref.sum(dev, sum, x);
+}
+
+/* So that they are on their way to other ranks while the host waits for the loss. */
+static void all_gradients_are_handed_over_before_the_loss_is_read(void **state)
+{
+    struct ops ops = ops_ref;
+    struct device dev = { .ops = &ops };
+    struct model *m = new_model(tiny("alibi"), &dev, DTYPE_F32);
+    int32_t tokens[B * L], targets[B * L];
+    double loss;
+
+    (void)state;
+    ops.sum = tell_sum;
+    draw_tokens(tokens, B * L, VOCAB, 1);
+    draw_tokens(targets, B * L, VOCAB, 2);
+    assert_ok(once_gradients(m, (struct pass_settings){ .gradient_done = tell_gradient }, tokens,
+                             targets, B, L, 1.0, (struct dropout){ 0 }, &loss));
+    assert_string_equal(told, "1 0 -1 loss");
+    model_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1435,6 +1469,7 @@ int main(void)
         cmocka_unit_test(a_fresh_model_with_trained_slopes_is_the_one_with_fixed_slopes),
         cmocka_unit_test(skipping_is_right_for_slopes_of_any_sign),
         cmocka_unit_test(slopes_are_never_negative_after_an_update),
+        cmocka_unit_test(all_gradients_are_handed_over_before_the_loss_is_read),
         cmocka_unit_test(every_failing_allocation_is_reported_and_nothing_leaks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
