@@ -92,6 +92,8 @@ alibi_status text_copy(char **out, const char *text); /* mem_free */
  * the same bytes anywhere. */
 int text_format(char *out, size_t size, const char *format, va_list args)
     __attribute__((format(printf, 3, 0)));
+int text_print(char *out, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 double text_real(const char *text);
 
 /* A string that grows. It remembers its first failure: after one, appends do nothing, so a

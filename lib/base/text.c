@@ -61,6 +61,17 @@ int text_format(char *out, size_t size, const char *format, va_list args)
     return length;
 }
 
+int text_print(char *out, size_t size, const char *format, ...)
+{
+    va_list args;
+    int length;
+
+    va_start(args, format);
+    length = text_format(out, size, format, args);
+    va_end(args);
+    return length;
+}
+
 double text_real(const char *text)
 {
     locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);

@@ -180,8 +180,8 @@ static alibi_status gptneox_read(struct alibi_config *c, const json_t *config, c
         return fail(ALIBI_BAD_INPUT, "'%s': \"%s\" is not an even number up to %lld", path,
                     rotated_key, (long long)D);
     c->tied = false;
-    snprintf(c->position, sizeof c->position, rotated < D ? "rotary:share=%.17g:spread" : "rotary",
-             (double)rotated / (double)D);
+    text_print(c->position, sizeof c->position,
+               rotated < D ? "rotary:share=%.17g:spread" : "rotary", (double)rotated / (double)D);
     return ALIBI_OK;
 }
 

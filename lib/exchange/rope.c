@@ -36,7 +36,7 @@ static alibi_status read_scaling(struct alibi_config *c, const json_t *config, c
     TRY_RETURN(read_number(config_value(scaling, "factor"), 1, 1, &factor, "factor", path));
     if (strcmp(type, "linear") == 0) {
         if (factor > 1)
-            snprintf(c->position, sizeof c->position, "rotary:stretch=pi:factor=%.17g", factor);
+            text_print(c->position, sizeof c->position, "rotary:stretch=pi:factor=%.17g", factor);
         return ALIBI_OK;
     }
     if (strcmp(type, "llama3") != 0)
@@ -56,8 +56,8 @@ static alibi_status read_scaling(struct alibi_config *c, const json_t *config, c
                     "high_freq_factor 4, up to %d positions",
                     path, 1 << 24);
     if (factor > 1)
-        snprintf(c->position, sizeof c->position,
-                 "rotary:stretch=llama3:factor=%.17g:original=%.0f", factor, original);
+        text_print(c->position, sizeof c->position,
+                   "rotary:stretch=llama3:factor=%.17g:original=%.0f", factor, original);
     return ALIBI_OK;
 }
 
@@ -86,8 +86,8 @@ alibi_status rope_read_share(struct alibi_config *c, const json_t *config, const
         return fail(ALIBI_BAD_INPUT,
                     "'%s': \"rotary_pct\" is %g, which is not a number of pairs of heads of %.0f",
                     path, share, D);
-    snprintf(c->position, sizeof c->position, share < 1 ? "rotary:share=%.17g:spread" : "rotary",
-             share);
+    text_print(c->position, sizeof c->position, share < 1 ? "rotary:share=%.17g:spread" : "rotary",
+               share);
     return ALIBI_OK;
 }
 

@@ -322,7 +322,7 @@ static alibi_status name_model(struct reader *r, struct experiment_model *m,
         else if (json_is_boolean(v))
             snprintf(value, sizeof value, "%s%s", json_is_true(v) ? "" : "no-", p->key[i]);
         else if (json_is_number(v))
-            snprintf(value, sizeof value, "%g", json_number_value(v));
+            text_print(value, sizeof value, "%g", json_number_value(v));
         snprintf(name + strlen(name), sizeof name - strlen(name), "%s%s", i > 0 ? "-" : "", value);
     }
     TRY_RETURN(reader_name(r, m->name, p->count > 0 ? name : m->group));

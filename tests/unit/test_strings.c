@@ -52,7 +52,7 @@ static void keep_line(void *user, enum alibi_log_level level, const char *line)
 
 static void numbers_have_a_point_in_every_locale(void **state)
 {
-    char noted[16] = "";
+    char noted[16] = "", printed[16];
     const char *const commas[] = { "de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "ru_RU.UTF-8" };
     struct text t = { 0 };
     int i = 0;
@@ -64,6 +64,7 @@ static void numbers_have_a_point_in_every_locale(void **state)
         skip_because("no locale with a decimal comma");
     text_append(&t, "%.1f ", 0.5);
     json_append_real(&t, 0.25);
+    assert_int_equal(text_print(printed, sizeof printed, "%.17g", 0.125), 5);
     fail(ALIBI_USAGE, "%g is out of range", 0.5);
     fail_context(ALIBI_USAGE, "%.2f", 1.5);
     call_note(&(struct alibi_call){ .log = keep_line, .user = noted }, "%g", 2.5);
@@ -72,6 +73,7 @@ static void numbers_have_a_point_in_every_locale(void **state)
     assert_string_equal(t.data, "0.5 0.25");
     assert_string_equal(alibi_error(), "1.50: 0.5 is out of range");
     assert_string_equal(noted, "2.5");
+    assert_string_equal(printed, "0.125");
     text_free(&t);
 }
 
