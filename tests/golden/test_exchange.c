@@ -2,7 +2,10 @@
  *
  * make_exchange.py beside this file wrote exchange/NAME, and says what is in it. Weights are not
  * stored: they are functions of their names, so the files of a model are made here. */
+#include <locale.h>
+
 #include "checkpoint/checkpoint.h"
+#include "exchange/exchange.h"
 
 #include "check.h"
 #include "device.h"
@@ -567,6 +570,27 @@ static void a_stopped_import_leaves_nothing(void **state)
     assert_false(folder_exists(p.out));
 }
 
+/* ---- the host's locale */
+
+static void a_scaled_rotation_is_read_in_a_locale_with_a_decimal_comma(void **state)
+{
+    static const char text[] =
+        "{ \"model_type\": \"llama\", \"vocab_size\": 99, \"hidden_size\": 32, "
+        "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"intermediate_size\": 64, "
+        "\"rope_scaling\": { \"type\": \"linear\", \"factor\": 2.5 } }";
+    const struct family *family;
+    struct alibi_config config;
+    alibi_status status;
+
+    (void)state;
+    if (!setlocale(LC_NUMERIC, "de_DE.UTF-8") && !setlocale(LC_NUMERIC, "fr_FR.UTF-8"))
+        skip_because("no locale with a decimal comma");
+    status = huggingface_config(&family, &config, text, strlen(text), "config.json");
+    setlocale(LC_NUMERIC, "C");
+    assert_ok(status);
+    assert_non_null(strstr(config.position, "factor=2.5"));
+}
+
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, drop_folder)
 
 int main(void)
@@ -581,6 +605,7 @@ int main(void)
         IN_FOLDER(weights_that_cannot_be_used_are_refused_by_name),
         IN_FOLDER(every_failure_is_reported_and_nothing_looks_complete),
         IN_FOLDER(a_stopped_import_leaves_nothing),
+        cmocka_unit_test(a_scaled_rotation_is_read_in_a_locale_with_a_decimal_comma),
     };
 
     if (getenv("TMPDIR") == NULL && access("/dev/shm", W_OK) == 0)
