@@ -55,7 +55,8 @@ static const char *const patterns[] = {
     "rotary:window=3,fox:free=0.4:logn",
     "fox:window=5,fox:free=0.7",
     "none:logn:temperature=0.5,rotary:temperature=2:window=40",
-    "alibi:bias-max=4,alibi:train-slopes"
+    "alibi:bias-max=4,alibi:train-slopes",
+    "rotary:stretch=yarn:factor=4,alibi:stretch=ntk:factor=2"
 };
 
 /* With norms of queries and keys. */
@@ -216,7 +217,10 @@ static void gradients_equal_finite_differences_for_every_kind_of_block(void **st
     c.qk_norm = true;
     c.norm_eps = 0.1;
     check_gradient(c, "norms of queries and keys");
-    c = tiny("rotary:share=0.5:spread");
+    c = tiny("rotary:share=0.5,rotary:share=0.5:spread");
+    c.width = 8;
+    c.heads = 2; /* of two pairs, of which one is rotated */
+    check_gradient(c, "half of a head rotated");
     c.parallel = true;
     check_gradient(c, "parallel");
     c.biases = false;
