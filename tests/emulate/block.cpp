@@ -101,6 +101,7 @@ struct thread {
     bool ended;
     const unsigned *watched; // NULL: may run
     unsigned seen;           // the thread waits while *watched has this value
+    unsigned late;           // held back as the n-th of the block; 0: it is not
     struct started queues[emulate::QUEUES];
 };
 
@@ -128,6 +129,7 @@ struct barrier barriers[BARRIERS]; // the first one is __syncthreads()
 struct stack scheduler;
 std::vector<std::function<void()>> loads; // that have started
 unsigned order;                           // how many blocks there have been
+unsigned held_back;                       // threads of this block, so far
 int alive, block_threads;
 const char *broken; // why the device is unusable
 char *shared_memory;
@@ -207,6 +209,7 @@ void begin_block(uint3 index)
     memset(shared_memory, 0xff, shared_bytes);
     memset(barriers, 0, sizeof barriers);
     loads.clear();
+    held_back = 0;
     for (int w = 0; w * WARP < block_threads; w++) {
         const int lanes = block_threads - w * WARP < WARP ? block_threads - w * WARP : (int)WARP;
         warps[w].alive = lanes == WARP ? ~0u : (1u << lanes) - 1;
@@ -218,6 +221,7 @@ void begin_block(uint3 index)
         t->index = { n % blockDim.x, n / blockDim.x % blockDim.y, n / blockDim.x / blockDim.y };
         t->ended = false;
         t->watched = NULL;
+        t->late = 0;
         if (!t->stack.bottom) {
             t->stack.bottom = (char *)mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
                                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -240,7 +244,7 @@ bool run_warp(int warp, bool descending)
     for (int i = 0; i < WARP && !broken; i++) {
         const int n = warp * WARP + (descending ? WARP - 1 - i : i);
         struct thread *t = &threads[n];
-        if (n >= block_threads || t->ended || (t->watched && *t->watched == t->seen))
+        if (n >= block_threads || t->ended || t->late || (t->watched && *t->watched == t->seen))
             continue;
         current = t;
         threadIdx = t->index;
@@ -266,9 +270,25 @@ bool run_warpgroup(int number, int warps_in_block, bool descending)
     return moved;
 }
 
-// Threads in ascending or descending order until all have ended, a warpgroup only if those before
-// it in that order cannot continue: if one does not wait for another, it is far ahead or far
-// behind. If none can continue, a load arrives, the newest first: TMA promises no order.
+// Lets the warp continue that was held back last; false: there is none.
+bool release_warp()
+{
+    struct thread *last = &threads[0];
+
+    for (int i = 0; i < block_threads; i++)
+        if (threads[i].late > last->late)
+            last = &threads[i];
+    if (last->late == 0)
+        return false;
+    for (int i = number_of(last) / WARP * WARP, end = i + WARP; i < end; i++)
+        threads[i].late = 0;
+    return true;
+}
+
+// Runs threads in ascending or descending order until all have ended. A warpgroup runs only when
+// those before it cannot continue, so warpgroups that need not wait for each other drift as far
+// apart as possible. If none can continue, a load arrives, the newest first: TMA promises no order.
+// A warp that is held back continues when there is no such load either.
 void run_block(uint3 index)
 {
     const int count = (block_threads + WARP - 1) / WARP, groups = (count + WARPS - 1) / WARPS;
@@ -281,11 +301,11 @@ void run_block(uint3 index)
             moved = run_warpgroup(descending ? groups - 1 - i : i, count, descending);
         if (moved || broken)
             continue;
-        if (loads.empty()) {
-            broken = "threads of a block wait for each other at different barriers";
-        } else {
+        if (!loads.empty()) {
             loads.back()();
             loads.pop_back();
+        } else if (!release_warp()) {
+            broken = "threads of a block wait for each other at different barriers";
         }
     }
     if (!loads.empty() && !broken)
@@ -413,6 +433,14 @@ bool products_are_late()
 bool copies_are_late()
 {
     return order & 4;
+}
+
+void come_late()
+{
+    if (!(order & 8) || number_of(current) / WARP % WARPS < WARPS - 1)
+        return;
+    current->late = ++held_back;
+    continue_on(&current->stack, &scheduler);
 }
 
 cudaError_t run_grid(dim3 grid, dim3 block, size_t shared, void (*call)(void *), void *arguments)

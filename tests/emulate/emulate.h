@@ -15,6 +15,8 @@
  *   - dynamic shared memory and device memory start as NaN;
  *   - asynchronous copies happen when they are waited for, not before; products of wgmma and copies
  *     of TMA do that in some blocks, and in others happen at once (ops/cuda/ptx_hopper.cuh);
+ *   - in some blocks one warp of each warpgroup comes to every mbarrier as late as it can: if it
+ *     misses a phase, it waits for ever, and the launch fails;
  *   - under the address sanitizer, accesses outside of device or shared memory; under the undefined
  *     behaviour sanitizer, vectors that are not aligned.
  *
@@ -122,6 +124,10 @@ void start_load(std::function<void()> load);
 // for, not when they start.
 bool products_are_late();
 bool copies_are_late();
+
+// In some blocks holds back the thread, with the others of the last warp of its warpgroup, until no
+// other thread of the block can continue.
+void come_late();
 
 // Runs call(kernel's arguments) in every thread of the grid.
 cudaError_t run_grid(dim3 grid, dim3 block, size_t shared, void (*call)(void *), void *arguments);

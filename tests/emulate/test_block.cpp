@@ -107,7 +107,7 @@ void a_copy_arrives_when_it_is_waited_for(void **)
 
 // A warpgroup loads 64 rows of 64 numbers by TMA, and multiplies the first 16 columns of all of
 // them with each other. With all orders of work there are as many blocks.
-enum { ROWS = 64, ORDERS = 8 };
+enum { ROWS = 64, ORDERS = 16 };
 enum omitted { NOTHING, WAIT_FOR_LOAD, WAIT_FOR_PRODUCT, FREE_AFTER_PRODUCT };
 
 template <enum omitted OMITTED> void multiply_rows(float *to, const CUtensorMap *map)
@@ -222,17 +222,42 @@ void divergent_barriers()
 // The device stays unusable after a kernel has failed, so such a kernel runs in a process of its
 // own.
 template <class... Parameters, class... Arguments>
-bool fails(void (*kernel)(Parameters...), Arguments... arguments)
+bool fails(unsigned blocks, unsigned threads, void (*kernel)(Parameters...), Arguments... arguments)
 {
     const pid_t child = fork();
     int status = 0;
 
     assert_true(child >= 0);
     if (child == 0)
-        _exit(start_kernel(kernel, 1, 32, 1024, NULL, arguments...) == cudaErrorLaunchFailure);
+        _exit(start_kernel(kernel, blocks, threads, 1024, NULL, arguments...) ==
+              cudaErrorLaunchFailure);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
     return WEXITSTATUS(status) == 1;
+}
+
+// Thread 0 completes two phases. All threads wait for the first one, and must have done so when the
+// second one completes.
+template <bool BARRIER> void complete_phases()
+{
+    mbarrier *b = dynamic_shared<mbarrier>();
+
+    if (threadIdx.x == 0)
+        mbarrier_init(b, 1);
+    __syncthreads();
+    if (threadIdx.x == 0)
+        mbarrier_arrive(b);
+    mbarrier_wait(b, 0);
+    if (BARRIER)
+        __syncthreads();
+    if (threadIdx.x == 0)
+        mbarrier_arrive(b);
+}
+
+void a_warp_that_may_miss_a_phase_fails(void **)
+{
+    assert_false(fails(ORDERS, 128, complete_phases<true>));
+    assert_true(fails(ORDERS, 128, complete_phases<false>));
 }
 
 // One thread copies two rows of a view of numbers to `at` in shared memory, and 32 bytes from there
@@ -266,11 +291,11 @@ void copies_of_tma_must_be_aligned(void **)
                           NULL, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                           CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
         CUDA_SUCCESS);
-    assert_false(fails(copy_rows, &map, 128, 0, to));
-    assert_false(fails(copy_rows, &map, 128, -8, to + 16));
-    assert_true(fails(copy_rows, &map, 192, 0, to));
-    assert_true(fails(copy_rows, &map, 128, 4, to));
-    assert_true(fails(copy_rows, &map, 128, 0, to + 8));
+    assert_false(fails(1, 32, copy_rows, &map, 128, 0, to));
+    assert_false(fails(1, 32, copy_rows, &map, 128, -8, to + 16));
+    assert_true(fails(1, 32, copy_rows, &map, 192, 0, to));
+    assert_true(fails(1, 32, copy_rows, &map, 128, 4, to));
+    assert_true(fails(1, 32, copy_rows, &map, 128, 0, to + 8));
 }
 
 // The last test: the device stays unusable.
@@ -292,6 +317,7 @@ int main()
         cmocka_unit_test(products_and_loads_must_be_waited_for),
         cmocka_unit_test(impossible_launches_fail),
         cmocka_unit_test(a_chained_kernel_fails_unless_every_thread_waits),
+        cmocka_unit_test(a_warp_that_may_miss_a_phase_fails),
         cmocka_unit_test(copies_of_tma_must_be_aligned),
         cmocka_unit_test(threads_that_wait_for_each_other_fail),
     };

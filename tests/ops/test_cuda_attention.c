@@ -4,12 +4,14 @@
 #include "ops/ref/ref.h"
 
 #define STEEP 0.5
+#define GENTLE 0.02
 
 /* A backend may make norms larger by a margin for rounding, but not smaller: they bound the weight
  * that is skipped. */
 #define NORM_MARGIN 3e-4
 
-enum slopes { ALIBI_SLOPES, ODD_SLOPES, STEEP_SLOPES }; /* odd: some are negative, some zero */
+/* odd: some are negative, some zero */
+enum slopes { ALIBI_SLOPES, ODD_SLOPES, STEEP_SLOPES, GENTLE_SLOPES };
 
 /* The last two: angles that do not begin at a multiple of 16 bytes. */
 enum rotated { NOT_ROTATED, HALVES, PAIRS, HALVES_LATE, PAIRS_LATE };
@@ -69,6 +71,7 @@ static void fill_slopes(struct slot *s, int64_t H, enum slopes kind)
         double alibi = exp2(-8.0 * (double)(h + 1) / (double)H);
         put(s, h,
             kind == STEEP_SLOPES              ? STEEP
+            : kind == GENTLE_SLOPES           ? GENTLE
             : kind == ODD_SLOPES && h % 3 < 2 ? (double)(h % 3 - 1) * 0.02
                                               : alibi);
     }
@@ -905,15 +908,17 @@ static void check_skipping_backward(struct attention_case c, const struct proble
     mem_free(lse);
 }
 
-/* Returns the share of tiles that was used. */
-static double check_skipping(struct attention_case c, enum dtype type, double eps, bool norms)
+/* `size`: of the numbers in q and k, so that scores have its square. Returns the share of tiles
+ * that was used. */
+static double check_skipping_of(struct attention_case c, enum dtype type, double eps, bool norms,
+                                double size)
 {
     struct problem p = forward_problem(c, type, norms, (c.Lk - c.Lq) % ATTENTION_TILE == 0);
     double used = 1.0;
 
     p.eps = eps;
     for (int n = Q_ROWS; n <= V_ROWS; n++)
-        fill_normal(&p.slots[n], (uint64_t)n, 1.0);
+        fill_normal(&p.slots[n], (uint64_t)n, n < V_ROWS ? size : 1.0);
     solve_by_reference(&p);
     struct solution s = solve_on_gpu(&p);
     all_good = check_budget(&p, &s, &used) && all_good;
@@ -922,6 +927,11 @@ static double check_skipping(struct attention_case c, enum dtype type, double ep
     solution_free(&s);
     problem_free(&p);
     return used;
+}
+
+static double check_skipping(struct attention_case c, enum dtype type, double eps, bool norms)
+{
+    return check_skipping_of(c, type, eps, norms, 1.0);
 }
 
 static void what_is_skipped_stays_within_the_budget_and_gradients_are_of_the_rest(void **state)
@@ -961,6 +971,22 @@ static void what_is_skipped_stays_within_the_budget_and_gradients_are_of_the_res
                     all_good = false;
                 }
             }
+    end();
+}
+
+/* The bound by norms keeps nearly all blocks of keys here, and the test of scores skips many of
+ * them in succession. */
+static void runs_of_skipped_blocks_stay_within_the_budget(void **state)
+{
+    static const struct attention_case cases[] = {
+        { 1, 2048, 2048, 1, 1, 128, BIAS_LINEAR, GENTLE_SLOPES, false, 0, 0, NOT_ROTATED, 0, 0 },
+        { 1, 2048, 2048, 1, 1, 64, BIAS_LINEAR, GENTLE_SLOPES, false, 0, 0, NOT_ROTATED, 0, 0 },
+    };
+
+    (void)state;
+    begin();
+    for (int i = 0; i < COUNT_OF(cases); i++)
+        check_skipping_of(cases[i], DTYPE_BF16, 0x1p-10, false, 2.0);
     end();
 }
 
@@ -1057,6 +1083,7 @@ int main(void)
         cmocka_unit_test(decoding_from_a_cache_equals_the_reference_whatever_else_the_cache_holds),
         cmocka_unit_test(norms_of_keys_equal_the_reference_from_where_they_changed),
         cmocka_unit_test(what_is_skipped_stays_within_the_budget_and_gradients_are_of_the_rest),
+        cmocka_unit_test(runs_of_skipped_blocks_stay_within_the_budget),
         cmocka_unit_test(gradients_over_several_blocks_equal_the_reference),
         cmocka_unit_test(a_chunk_after_a_past_stays_within_the_budget),
         cmocka_unit_test(a_key_that_is_not_a_number_is_never_skipped),

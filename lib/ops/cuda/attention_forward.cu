@@ -629,7 +629,8 @@ __device__ __forceinline__ bool scores_matter(const fragment<D> &f, float gap, i
 
 // Passes over key block n: frees the stage of its V, and clears the block in the record of this
 // warpgroup's queries; an atomic operation does not wait for memory. V must have arrived before its
-// stage is free.
+// stage is free, and only the thread that frees the stage waits for that: here nothing else holds
+// the producer back, so a warp that came late would miss the phase and wait for ever.
 template <int D, int MASK>
 __device__ __forceinline__ void pass_over(const forward_params &p, forward_smem<D> *smem,
                                           const item<D, MASK> &w, int n, pipeline_state<STAGES> t,
@@ -637,9 +638,9 @@ __device__ __forceinline__ void pass_over(const forward_params &p, forward_smem<
 {
     const int row = w.first / ATTENTION_TILE + group;
 
-    mbarrier_wait(&smem->v_full[t.stage], t.parity);
     if (threadIdx.x % WARPGROUP > 0)
         return;
+    mbarrier_wait(&smem->v_full[t.stage], t.parity);
     mbarrier_arrive(&smem->v_empty[t.stage]);
     if (p.kept.bits && row >= 0 && row < p.kept.rows)
         atomicAnd(p.kept.row((int64_t)w.b * p.s.H + w.h, row) + n / 16, ~(3u << 2 * (n % 16)));

@@ -235,6 +235,7 @@ inline void mbarrier_arrive_expect_tx(mbarrier *b, uint32_t bytes)
 
 inline void mbarrier_wait(mbarrier *b, uint32_t parity)
 {
+    emulate::come_late();
     while ((b->phase & 1) == parity)
         emulate::wait_for_change(&b->phase);
 }
