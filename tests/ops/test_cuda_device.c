@@ -144,6 +144,20 @@ static size_t workspace(int64_t B, int64_t L, int64_t largest, bool training)
                   .B = B, .L = L, .H = 16, .D = 64, .largest = largest, .training = training });
 }
 
+static void workspace_holds_a_table_of_biases_longer_than_the_input(void **state)
+{
+    const int64_t distances = 1 << 20, H = 32;
+    struct workspace_args a = { .B = 1, .L = 1024, .H = H, .D = 64 };
+
+    (void)state;
+    begin();
+    const size_t without = gpu.ops->workspace(&gpu, &a);
+    a.distances = distances;
+    assert_true(gpu.ops->workspace(&gpu, &a) >=
+                without + (size_t)(H * (distances - 1024)) * sizeof(float));
+    end();
+}
+
 static void workspace_grows_with_the_tokens_and_says_when_they_are_too_many(void **state)
 {
     const int64_t weight = 1024 * 50304;
@@ -293,6 +307,7 @@ int main(void)
         cmocka_unit_test(memory_is_counted_and_given_back),
         cmocka_unit_test(a_buffer_that_does_not_fit_is_refused_and_the_gpu_still_works),
         cmocka_unit_test(what_the_gpu_keeps_to_use_again_counts_as_free),
+        cmocka_unit_test(workspace_holds_a_table_of_biases_longer_than_the_input),
         cmocka_unit_test(workspace_grows_with_the_tokens_and_says_when_they_are_too_many),
         cmocka_unit_test(devices_of_one_gpu_do_not_disturb_each_other),
         cmocka_unit_test(a_gpu_that_is_not_there_is_named),

@@ -4,8 +4,8 @@
 //
 // Each place is counted by the expression that asks for it, rounded up as in device.c. Where that
 // depends on facts that are not known here, the larger case counts: a bias with a table of the
-// largest size, no record of the tiles by the caller, as many key heads as query heads. The
-// page-locked staging memory is host memory.
+// largest size that stays in shared memory, if the model has no longer one, no record of the tiles
+// by the caller, as many key heads as query heads. The page-locked staging memory is host memory.
 #include "ops/cuda/attention.cuh"
 
 namespace
@@ -47,9 +47,9 @@ extern "C" size_t cuda_workspace(struct device *dev, const struct workspace_args
     // Forward. Decoding has few queries at a time, over parts no smaller than a pair of tiles.
     bytes[SCRATCH_NORMS] = bytes_of(2, B, H, tiles, sizeof(float));
     bytes[SCRATCH_KEPT] = bytes_of(B, H, tiles, attention_kept_words(L), sizeof(uint32_t));
-    bytes[SCRATCH_BIAS] =
-        max(bytes_of(H, max(L, (int64_t)TABLE_LARGEST) + 2 * TABLE_AROUND, sizeof(float)),
-            bytes_of(B, H, ceil_div(L, BLOCK_KEYS), BLOCK_KEYS, sizeof(float)));
+    const int64_t longest = max(max(L, a->distances), (int64_t)TABLE_LARGEST);
+    bytes[SCRATCH_BIAS] = max(bytes_of(H, longest + 2 * TABLE_AROUND, sizeof(float)),
+                              bytes_of(B, H, ceil_div(L, BLOCK_KEYS), BLOCK_KEYS, sizeof(float)));
     bytes[SCRATCH_DECODE] = cuda_decode_bytes(C, C > 0 ? ceil_div(a->largest, C) : 0);
     if (!a->training || L <= DECODE_QUERIES)
         bytes[SCRATCH_PARTS] = bytes_of(B, H, min(L, (int64_t)DECODE_QUERIES),
