@@ -731,6 +731,41 @@ static void check_norms(int64_t B, int64_t L, int64_t Hkv, int64_t D, enum dtype
     problem_free(&p);
 }
 
+/* All keys are one row, so the cache takes no memory; a window of one key leaves its value. */
+static void rare_calls_decode_a_cache_of_more_keys_than_32_bits_count(void **state)
+{
+    enum { HEADS = 3, WIDTH = 8, KEYS = (1 << 30) - 1 };
+    float numbers[HEADS * WIDTH], y[HEADS * WIDTH];
+    struct tensor t[5];
+
+    (void)state;
+    begin();
+    for (int i = 0; i < HEADS * WIDTH; i++)
+        numbers[i] = 0.25f * (float)(i % 7 - 3);
+    for (int i = 0; i < 5; i++) {
+        t[i] = tensor_1(NULL, DTYPE_F32, HEADS * WIDTH);
+        assert_ok(gpu.ops->buffer_new(&gpu, &t[i].data, sizeof numbers, "test"));
+        assert_ok(gpu.ops->upload(&gpu, t[i], numbers));
+    }
+    struct attention_args a = { .q = tensor_heads(t[0], 1, 1, 0, HEADS, WIDTH),
+                                .k = tensor_heads(t[1], 1, 1, 0, HEADS, WIDTH),
+                                .v = tensor_heads(t[2], 1, 1, 0, HEADS, WIDTH),
+                                .y = tensor_heads(t[3], 1, 1, 0, HEADS, WIDTH),
+                                .lse = tensor_3(t[4].data, DTYPE_F32, 1, HEADS, 1),
+                                .scale = 1.0,
+                                .window = 1 };
+    a.k.shape[1] = a.v.shape[1] = KEYS;
+    a.k.stride[1] = a.v.stride[1] = 0;
+    assert_ok(gpu.ops->attention_forward(&gpu, &a));
+    assert_ok(gpu.ops->download(&gpu, y, t[3]));
+    assert_memory_equal(y, numbers, sizeof y);
+    a.k.shape[1] = a.v.shape[1] = (int64_t)KEYS + 1;
+    assert_int_equal(gpu.ops->attention_forward(&gpu, &a), ALIBI_BAD_INPUT);
+    for (int i = 0; i < 5; i++)
+        gpu.ops->buffer_free(&gpu, t[i].data);
+    end();
+}
+
 static void norms_of_keys_equal_the_reference_from_where_they_changed(void **state)
 {
     static const int64_t some[] = { 1, 63, 64, 65, 200, 1000 };
@@ -1081,6 +1116,7 @@ int main(void)
         cmocka_unit_test(far_keys_underflow_to_nothing_under_a_steep_slope),
         cmocka_unit_test(attention_after_a_past_equals_the_reference),
         cmocka_unit_test(decoding_from_a_cache_equals_the_reference_whatever_else_the_cache_holds),
+        cmocka_unit_test(rare_calls_decode_a_cache_of_more_keys_than_32_bits_count),
         cmocka_unit_test(norms_of_keys_equal_the_reference_from_where_they_changed),
         cmocka_unit_test(what_is_skipped_stays_within_the_budget_and_gradients_are_of_the_rest),
         cmocka_unit_test(runs_of_skipped_blocks_stay_within_the_budget),

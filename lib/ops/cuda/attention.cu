@@ -39,13 +39,15 @@ bool is_empty(const struct attention_args *a)
     return a->q.shape[0] == 0 || a->q.shape[1] == 0 || a->q.shape[2] == 0 || a->k.shape[1] == 0;
 }
 
-// Kernels count positions and rows in 32 bits; of packed sequences as if all were the longest.
-alibi_status check_size(const struct attention_args *a)
+// Kernels index positions and rows in 32 bits. Packed sequences count as if all were the longest.
+// Decoding indexes rows of queries like that, and keys in 64 bits.
+alibi_status check_size(const struct attention_args *a, bool decoding)
 {
     const bool packed = packed_present(a->packed);
     const int64_t B = packed ? a->packed.q.shape[0] - 1 : a->q.shape[0], H = a->q.shape[2],
-                  L = packed ? a->packed.Lk : a->k.shape[1], all[] = { B, H, L },
-                  total[] = { H, a->k.shape[1] };
+                  L = packed ? a->packed.Lk : a->k.shape[1],
+                  all[] = { B, H, decoding ? a->q.shape[1] : L },
+                  total[] = { decoding ? 1 : H, a->k.shape[1] };
     size_t rows, of_total;
 
     if (!size_product(&rows, all, 3) || rows > INT32_MAX || !size_product(&of_total, total, 2) ||
@@ -161,7 +163,7 @@ extern "C" alibi_status cuda_attention_forward(struct device *dev, const struct 
 
     if (is_empty(a))
         return ALIBI_OK;
-    TRY_RETURN(check_size(a));
+    TRY_RETURN(check_size(a, decodes(a)));
     cuda_part(c, "attention forward");
     if (decodes(a))
         return forward_decode(c, a);
@@ -257,7 +259,7 @@ extern "C" alibi_status cuda_attention_backward(struct device *dev, const struct
 
     if (is_empty(a))
         return ALIBI_OK;
-    TRY_RETURN(check_size(a));
+    TRY_RETURN(check_size(a, false));
     cuda_part(c, "attention backward");
     TRY_RETURN(cuda_scratch_for(c, SCRATCH_ROWS, rows, 4, (void **)&delta));
     if (wgmma || ampere)
