@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <vector>
 
@@ -32,8 +33,8 @@ enum {
     STACK_BYTES = 256 << 10,
     WARPS = 4, // of a warpgroup
     BARRIERS = emulate::OWN_BARRIERS + THREADS_MAX / WARP / WARPS,
-    MEETINGS = 16,          // different masks in a kernel
-    SHARED_MAX = 227 << 10, // as on an H100
+    MEETINGS = 16,                // different masks in a kernel
+    SHARED_BY_DEFAULT = 48 << 10, // bytes that a kernel may have without asking for more
 };
 
 // ---- stacks
@@ -136,6 +137,8 @@ char *shared_memory;
 size_t shared_bytes;
 void (*kernel_call)(void *);
 void *kernel_arguments;
+std::mutex one_at_a_time;
+std::map<const void *, size_t> allowed_shared; // by kernel, where it asked for more
 
 int number_of(const struct thread *t)
 {
@@ -443,15 +446,36 @@ void come_late()
     continue_on(&current->stack, &scheduler);
 }
 
-cudaError_t run_grid(dim3 grid, dim3 block, size_t shared, void (*call)(void *), void *arguments)
+// As on an H100, on a workstation's GPU, and on an A100.
+size_t shared_limit()
 {
-    static std::mutex one_at_a_time;
+    return (size_t)(getenv("ALIBI_EMULATE_HOPPER")  ? 227
+                    : getenv("ALIBI_EMULATE_SMALL") ? 99
+                                                    : 163)
+           << 10;
+}
+
+cudaError_t allow_shared(const void *kernel, size_t bytes)
+{
     std::lock_guard<std::mutex> lock(one_at_a_time);
+
+    if (bytes > shared_limit())
+        return cudaErrorInvalidValue;
+    allowed_shared[kernel] = bytes;
+    return cudaSuccess;
+}
+
+cudaError_t run_grid(const void *kernel, dim3 grid, dim3 block, size_t shared, void (*call)(void *),
+                     void *arguments)
+{
+    std::lock_guard<std::mutex> lock(one_at_a_time);
+    const size_t allowed =
+        allowed_shared.count(kernel) ? allowed_shared[kernel] : (size_t)SHARED_BY_DEFAULT;
     const uint64_t size = (uint64_t)block.x * block.y * block.z;
 
     if (broken)
         return cudaErrorLaunchFailure;
-    if (size == 0 || size > THREADS_MAX || shared > SHARED_MAX || grid.x == 0 || grid.y == 0 ||
+    if (size == 0 || size > THREADS_MAX || shared > allowed || grid.x == 0 || grid.y == 0 ||
         grid.z == 0 || grid.y > 65535 || grid.z > 65535)
         return cudaErrorInvalidConfiguration;
     // In memory of its own, so that the address sanitizer sees its end.

@@ -11,6 +11,7 @@
  * These errors also show here as on a GPU, or more loudly:
  *
  *   - threads that wait at different barriers: the launch fails, and says so;
+ *   - more dynamic shared memory than the GPU has, or than the kernel asked for: the launch fails;
  *   - a thread of a chained kernel that does not wait for the kernel before: the launch fails;
  *   - dynamic shared memory and device memory start as NaN;
  *   - asynchronous copies happen when they are waited for, not before; products of wgmma and copies
@@ -129,8 +130,14 @@ bool copies_are_late();
 // other thread of the block can continue.
 void come_late();
 
+// The most dynamic shared memory that a block may have, and permission for a kernel to have so
+// much.
+size_t shared_limit();
+cudaError_t allow_shared(const void *kernel, size_t bytes);
+
 // Runs call(kernel's arguments) in every thread of the grid.
-cudaError_t run_grid(dim3 grid, dim3 block, size_t shared, void (*call)(void *), void *arguments);
+cudaError_t run_grid(const void *kernel, dim3 grid, dim3 block, size_t shared, void (*call)(void *),
+                     void *arguments);
 
 const char *why_broken(); // NULL: the device works
 
@@ -156,9 +163,12 @@ template <class T> T taken(const offer &o)
 } // namespace emulate
 
 template <class... Parameters>
-cudaError_t cudaFuncSetAttribute(void (*)(Parameters...), cudaFuncAttribute, int)
+cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute attribute,
+                                 int value)
 {
-    return cudaSuccess;
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize)
+        return cudaSuccess;
+    return emulate::allow_shared((const void *)kernel, (size_t)value);
 }
 
 // ---- barriers, and operations of a warp

@@ -52,9 +52,8 @@ cudaError_t cudaGetDeviceCount(int *count)
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int)
 {
     const bool hopper = getenv("ALIBI_EMULATE_HOPPER") != NULL;
-    const size_t kib = hopper ? 227 : getenv("ALIBI_EMULATE_SMALL") ? 99 : 163;
 
-    *p = { "emulated GPU", hopper ? 9 : 8, 0, 4, kib << 10 };
+    *p = { "emulated GPU", hopper ? 9 : 8, 0, 4, emulate::shared_limit() };
     return cudaSuccess;
 }
 

@@ -192,9 +192,35 @@ void impossible_launches_fail(void **)
 {
     assert_int_equal(start_kernel(empty_kernel, 0, 32, 0, NULL), cudaErrorInvalidConfiguration);
     assert_int_equal(start_kernel(empty_kernel, 1, 1025, 0, NULL), cudaErrorInvalidConfiguration);
+    assert_int_equal(start_kernel(empty_kernel, dim3(1, 65536), 32, 0, NULL),
+                     cudaErrorInvalidConfiguration);
     assert_int_equal(start_kernel(empty_kernel, 1, 32, 1 << 20, NULL),
                      cudaErrorInvalidConfiguration);
     assert_int_equal(start_kernel(empty_kernel, 1, 32, 0, NULL), cudaSuccess);
+}
+
+cudaError_t launch_with_shared(int kib)
+{
+    return start_kernel(empty_kernel, 1, 32, (size_t)kib << 10, NULL);
+}
+
+cudaError_t ask_for_shared(int kib)
+{
+    return cudaFuncSetAttribute(empty_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                kib << 10);
+}
+
+void shared_memory_is_limited_by_the_gpu_and_by_what_the_kernel_asked_for(void **)
+{
+    assert_int_equal(launch_with_shared(48), cudaSuccess);
+    assert_int_equal(launch_with_shared(49), cudaErrorInvalidConfiguration);
+    assert_int_equal(ask_for_shared(100), cudaSuccess);
+    assert_int_equal(launch_with_shared(100), cudaSuccess);
+    assert_int_equal(launch_with_shared(101), cudaErrorInvalidConfiguration);
+    assert_int_equal(ask_for_shared(164), cudaErrorInvalidValue);
+    assert_int_equal(setenv("ALIBI_EMULATE_SMALL", "1", 1), 0);
+    assert_int_equal(ask_for_shared(100), cudaErrorInvalidValue);
+    assert_int_equal(unsetenv("ALIBI_EMULATE_SMALL"), 0);
 }
 
 // The last `idle` threads of a block do not wait for the kernel before.
@@ -316,6 +342,7 @@ int main()
         cmocka_unit_test(a_copy_arrives_when_it_is_waited_for),
         cmocka_unit_test(products_and_loads_must_be_waited_for),
         cmocka_unit_test(impossible_launches_fail),
+        cmocka_unit_test(shared_memory_is_limited_by_the_gpu_and_by_what_the_kernel_asked_for),
         cmocka_unit_test(a_chained_kernel_fails_unless_every_thread_waits),
         cmocka_unit_test(a_warp_that_may_miss_a_phase_fails),
         cmocka_unit_test(copies_of_tma_must_be_aligned),

@@ -11,8 +11,8 @@ cudaError_t start_kernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, s
 {
     auto call = [&] { kernel(arguments...); };
 
-    return emulate::run_grid(
-        grid, block, shared, [](void *of) { (*(decltype(call) *)of)(); }, &call);
+    return emulate::run_grid((const void *)kernel, grid, block, shared,
+                             [](void *of) { (*(decltype(call) *)of)(); }, &call);
 }
 
 // Kernels never overlap here, but a kernel that does not wait is still wrong.
