@@ -369,6 +369,34 @@ static void check_backward(struct attention_case c, enum dtype type, bool bias_g
     check(&p);
 }
 
+/* The bias has no gradient, but the call has a tensor for it. */
+static void rare_calls_leave_a_gradient_alone_that_the_bias_does_not_have(void **state)
+{
+    static const struct attention_case cases[] = {
+        { 1, 150, 150, 2, 1, 64, BIAS_NONE, 0, false, 0, 0, NOT_ROTATED, 0, 0 },
+        { 1, 150, 150, 2, 1, 128, BIAS_GAIN, 3, false, 0, 0, NOT_ROTATED, 0, 0 },
+    };
+
+    (void)state;
+    begin();
+    for (int n = 0; n < 2 * COUNT_OF(cases); n++) {
+        struct problem forward = forward_problem(cases[n / 2], gpu_types[n % 2], false, false);
+        solve_by_reference(&forward);
+        struct problem p =
+            backward_problem(cases[n / 2], gpu_types[n % 2], forward.slots[FORWARD_Y].expected,
+                             forward.slots[FORWARD_LSE].expected, true, false);
+        solve_by_reference(&p);
+        for (int64_t i = 0; i < stored(&p.slots[DBIAS]); i++)
+            p.slots[DBIAS].expected[i] = p.slots[DBIAS].values[i];
+        struct solution s = solve_on_gpu(&p);
+        compare(&p, &s);
+        solution_free(&s);
+        problem_free(&p);
+        problem_free(&forward);
+    }
+    end();
+}
+
 /* ---- full attention */
 
 static const int64_t widths[] = { 1, 8, 16, 33, 64, 80, 96, 128, 160 };
@@ -1117,6 +1145,7 @@ int main(void)
         cmocka_unit_test(attention_after_a_past_equals_the_reference),
         cmocka_unit_test(decoding_from_a_cache_equals_the_reference_whatever_else_the_cache_holds),
         cmocka_unit_test(rare_calls_decode_a_cache_of_more_keys_than_32_bits_count),
+        cmocka_unit_test(rare_calls_leave_a_gradient_alone_that_the_bias_does_not_have),
         cmocka_unit_test(norms_of_keys_equal_the_reference_from_where_they_changed),
         cmocka_unit_test(what_is_skipped_stays_within_the_budget_and_gradients_are_of_the_rest),
         cmocka_unit_test(runs_of_skipped_blocks_stay_within_the_budget),

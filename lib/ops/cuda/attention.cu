@@ -314,10 +314,10 @@ extern "C" size_t cuda_attention_workspace(struct device *dev, const struct atte
                 wgmma ? backward_wgmma_areas(a) : backward_ampere_areas(c, a);
             add({ (int64_t)areas.dq });
             add({ (int64_t)areas.turns });
-            add({ (int64_t)areas.slopes });
+            add({ (int64_t)areas.bias });
             if (wgmma && a->skip.kept.data && lists_serve(c, a))
                 add({ (int64_t)query_lists_bytes(s) });
-        } else if (a->dbias.data) {
+        } else if (learns_bias(a)) {
             add({ B, H, Lq, number });
         }
     }

@@ -163,6 +163,13 @@ inline mask_kind mask_kind_of(const struct attention_args *a)
                                                         : CAUSAL;
 }
 
+// Whether slopes or a table have a gradient, which is summed over parts of the keys. That of gates
+// needs no sum; other kinds have none, whatever the call says.
+inline bool learns_bias(const struct attention_args *a)
+{
+    return a->dbias.data && (a->bias.kind == BIAS_LINEAR || a->bias.kind == BIAS_TABLE);
+}
+
 // Dropout of weights: attention_element() of ops/dropout.h. `half` is the number of blocks of
 // random numbers in a row of a head.
 struct weight_mask {
@@ -439,9 +446,9 @@ alibi_status make_query_lists(struct context *c, const struct attention_shape &s
 // rotates dq and dk back itself if heads are as wide as its tiles and the angles are aligned.
 int wgmma_block_queries(int64_t D); // of forward; with BLOCK_KEYS the granularity of decide_tiles()
 bool wgmma_rotates(const struct attention_args *a);
-// The three areas of scratch memory of backward: dQ, turns, partial gradients of slopes.
+// The three areas of scratch memory of backward: dQ, turns, partial gradients of the bias.
 struct backward_areas {
-    size_t dq, turns, slopes; // bytes
+    size_t dq, turns, bias; // bytes; bias 0: there are none
 };
 struct backward_areas backward_wgmma_areas(const struct attention_args *a);
 alibi_status forward_wgmma(struct context *c, const struct attention_args *a,

@@ -536,11 +536,12 @@ template <class T> backward_params sized_params(const struct attention_args *a)
     return p;
 }
 
-template <class T> struct backward_areas areas_of(const backward_params &p)
+template <class T> struct backward_areas areas_of(const backward_params &p, bool learns_bias)
 {
     const int64_t dq[] = { p.s.B, p.s.H, p.tiles, T::QUERIES * T::DP, (int64_t)sizeof(float) };
     const int64_t turns[] = { (int64_t)p.s.B * p.s.H * p.tiles + 1, (int64_t)sizeof(int) };
-    const int64_t bias[] = { p.s.B, p.s.H, p.blocks, p.s.T, (int64_t)sizeof(float) };
+    const int64_t bias[] = { p.s.B, p.s.H, p.blocks, learns_bias ? p.s.T : 0,
+                             (int64_t)sizeof(float) };
 
     return { cuda_bytes(dq, 5), cuda_bytes(turns, 2), cuda_bytes(bias, 5) };
 }
@@ -550,10 +551,11 @@ alibi_status backward(struct context *c, const struct attention_args *a, const f
                       struct kept_tiles kept)
 {
     backward_params p = sized_params<T>(a);
-    const struct backward_areas areas = areas_of<T>(p);
-    float *dbias = p.s.kind == BIAS_NONE ? NULL : (float *)a->dbias.data;
+    const bool learns = learns_bias(a);
+    const struct backward_areas areas = areas_of<T>(p, learns);
+    float *dbias = (float *)a->dbias.data;
     const auto kernel = p.s.kind == BIAS_TABLE ? backward_kernel<T, TABLE>
-                        : dbias                ? backward_kernel<T, LEARNED_SLOPES>
+                        : learns               ? backward_kernel<T, LEARNED_SLOPES>
                                                : backward_kernel<T, SLOPES>;
 
     p.q = heads_of<const bf16>(a->q);
@@ -568,15 +570,15 @@ alibi_status backward(struct context *c, const struct attention_args *a, const f
     p.kept = kept;
     TRY_RETURN(cuda_scratch(c, SCRATCH_QUERIES, areas.dq, (void **)&p.sums));
     TRY_RETURN(cuda_scratch(c, SCRATCH_TURNS, areas.turns, (void **)&p.turns));
-    if (dbias)
-        TRY_RETURN(cuda_scratch(c, SCRATCH_BIAS, areas.slopes, (void **)&p.dbias));
+    if (learns)
+        TRY_RETURN(cuda_scratch(c, SCRATCH_BIAS, areas.bias, (void **)&p.dbias));
     TRY_RETURN(
         cuda_check(cudaMemsetAsync(p.turns, 0, areas.turns, c->stream), "attention backward"));
     TRY_RETURN(launch(c, "attention backward", kernel, p.s.B * p.s.Hkv * p.blocks, T::THREADS,
                       sizeof(typename T::shared), p));
     TRY_RETURN(launch(c, "attention backward", round_queries<T>, p.s.B * p.s.H * p.tiles,
                       ROUND_THREADS, 0, p));
-    if (!dbias)
+    if (!learns)
         return ALIBI_OK;
     if (p.s.slopes_row)
         return cuda_add_partials(c, dbias, NULL, p.dbias, p.blocks, (int64_t)p.s.B * p.s.H);
@@ -599,13 +601,13 @@ bool ampere_serves_backward(const struct context *c, const struct attention_args
 
 struct backward_areas backward_ampere_areas(const struct context *c, const struct attention_args *a)
 {
-    const bool narrow = a->q.shape[3] <= 64;
+    const bool narrow = a->q.shape[3] <= 64, learns = learns_bias(a);
 
     if (has_room(c))
-        return narrow ? areas_of<large<64>>(sized_params<large<64>>(a))
-                      : areas_of<large<128>>(sized_params<large<128>>(a));
-    return narrow ? areas_of<small<64>>(sized_params<small<64>>(a))
-                  : areas_of<small<128>>(sized_params<small<128>>(a));
+        return narrow ? areas_of<large<64>>(sized_params<large<64>>(a), learns)
+                      : areas_of<large<128>>(sized_params<large<128>>(a), learns);
+    return narrow ? areas_of<small<64>>(sized_params<small<64>>(a), learns)
+                  : areas_of<small<128>>(sized_params<small<128>>(a), learns);
 }
 
 alibi_status backward_ampere(struct context *c, const struct attention_args *a, const float *delta,

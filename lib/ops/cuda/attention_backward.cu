@@ -1130,8 +1130,16 @@ int64_t query_tiles(const backward_params &p)
     return p.packed_tiles > 0 ? (int64_t)p.s.H * p.packed_tiles : (int64_t)p.s.B * p.s.H * p.tiles;
 }
 
-// The turns have the ticket after them; the partial gradients of the bias are `entries` numbers for
-// each head and block.
+// How many numbers each head and block of keys leaves as its part of the gradient of the bias.
+// Kernels with a table leave them even if nobody asks for the gradient.
+int64_t bias_entries(const struct attention_args *a, const struct attention_shape &s)
+{
+    if (a->bias.kind == BIAS_TABLE)
+        return s.T > TABLE_LARGEST ? 2 * (int64_t)s.T : s.T;
+    return learns_bias(a) ? 1 : 0;
+}
+
+// The turns have the ticket after them.
 struct backward_areas areas_of(const backward_params &p, int D, int64_t entries)
 {
     const int64_t dq[] = { query_tiles(p), QUERIES, D, (int64_t)sizeof(float) };
@@ -1148,7 +1156,8 @@ alibi_status reserve(struct context *c, backward_params *p, int D, int64_t entri
 
     TRY_RETURN(cuda_scratch(c, SCRATCH_QUERIES, areas.dq, (void **)&p->dq));
     TRY_RETURN(cuda_scratch(c, SCRATCH_TURNS, areas.turns, (void **)&p->turns));
-    TRY_RETURN(cuda_scratch(c, SCRATCH_BIAS, areas.slopes, (void **)&p->dbias));
+    if (areas.bias > 0)
+        TRY_RETURN(cuda_scratch(c, SCRATCH_BIAS, areas.bias, (void **)&p->dbias));
     p->ticket = p->turns + query_tiles(*p);
     return cuda_check(cudaMemsetAsync(p->turns, 0, areas.turns, c->stream), "attention backward");
 }
@@ -1163,8 +1172,8 @@ alibi_status launch_backward(struct context *c, const backward_params &p,
                              const struct attention_args *a)
 {
     const bool is_long = p.s.T > TABLE_LARGEST;
-    auto kernel =
-        a->dbias.data ? backward_kernel<D, LEARNED_SLOPES, MASK> : backward_kernel<D, SLOPES, MASK>;
+    auto kernel = learns_bias(a) ? backward_kernel<D, LEARNED_SLOPES, MASK>
+                                 : backward_kernel<D, SLOPES, MASK>;
 
     if constexpr (MASK != PACKED && MASK != LISTED)
         kernel = is_long                  ? backward_kernel<D, LONG_TABLE, MASK>
@@ -1176,7 +1185,7 @@ alibi_status launch_backward(struct context *c, const backward_params &p,
                       backward_smem_bytes<D>, p));
     TRY_RETURN(launch(c, "attention backward", round_queries<D>, p.s.B * p.s.H * p.tiles,
                       ROUND_THREADS, 0, heads_of<bf16>(a->dq), p));
-    if (!a->dbias.data || p.s.kind == BIAS_GATE)
+    if (!learns_bias(a))
         return ALIBI_OK;
     if (p.s.slopes_row)
         return cuda_add_partials(c, (float *)a->dbias.data, NULL, p.dbias, p.blocks,
@@ -1194,7 +1203,9 @@ bool wgmma_rotates(const struct attention_args *a)
 
 struct backward_areas backward_wgmma_areas(const struct attention_args *a)
 {
-    return areas_of(sized_params(a), padded_width(a->q.shape[3]), 1);
+    const backward_params p = sized_params(a);
+
+    return areas_of(p, padded_width(a->q.shape[3]), bias_entries(a, p.s));
 }
 
 alibi_status backward_wgmma(struct context *c, const struct attention_args *a, const float *delta,
@@ -1213,10 +1224,10 @@ alibi_status backward_wgmma(struct context *c, const struct attention_args *a, c
     p.rotation = wgmma_rotates(a) ? angles_of(a->rotation) : angles();
     p.gains = NULL;
     p.inverse = 1.0f / p.s.scale;
-    TRY_RETURN(reserve(c, &p, D, p.s.T > TABLE_LARGEST ? 2 * (int64_t)p.s.T : p.s.T));
+    TRY_RETURN(reserve(c, &p, D, bias_entries(a, p.s)));
     if (a->bias.kind == BIAS_GATE)
         p.dbias = (float *)a->dbias.data;
-    if (a->bias.kind == BIAS_GAIN) // in the place of dbias
+    if (a->bias.kind == BIAS_GAIN)
         TRY_RETURN(find_gains(c, p.s, &p.gains));
     TRY_RETURN(make_tensor_map(&p.q, a->q, QUERIES));
     TRY_RETURN(make_tensor_map(&p.dy, a->dy, QUERIES));

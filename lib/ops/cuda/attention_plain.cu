@@ -322,7 +322,7 @@ alibi_status backward(struct context *c, const struct attention_args *a, const f
                       shared, p));
     TRY_RETURN(launch(c, "attention backward", keys_kernel<T>, blocks_for(keys), 32 * WARPS,
                       2 * shared, p));
-    if (!dbias || s.kind == BIAS_NONE || s.kind == BIAS_GATE)
+    if (!learns_bias(a))
         return ALIBI_OK;
     if (s.kind == BIAS_TABLE)
         return launch(c, "attention backward", table_kernel<T>, dim3((unsigned)s.T, (unsigned)s.H),
