@@ -194,7 +194,8 @@ template <class T, int N>
 __global__ void __launch_bounds__(THREADS)
     forward_kernel(struct head_norm_params<T> p, unsigned items, int team)
 {
-    const unsigned item = (blockIdx.x * THREADS + threadIdx.x) / team;
+    // Threads of all blocks may be more than 32 bits count; items are not.
+    const unsigned item = blockIdx.x * (THREADS / team) + threadIdx.x / team;
     const int n = (int)threadIdx.x % team * N, heads = p.count[QUERIES] + p.count[KEYS];
     const bool inside = item < items && n < p.D / 2;
     const head_place at(p, item, 0, heads);
