@@ -55,12 +55,14 @@ namespace
 enum {
     CONSUMERS = 2,
     CONSUMER_THREADS = WARPGROUP * CONSUMERS,
+    CONSUMER_WARPS = CONSUMER_THREADS / 32,
     THREADS = WARPGROUP + CONSUMER_THREADS,
     PRODUCER_REGISTERS = 40,
     CONSUMER_REGISTERS = 232,
     STAGES = 2,            // of the ring of Q and dY
     QUERIES = 64,          // per tile
     CONSUMERS_BARRIER = 1, // id of the named barrier among the consumers
+    DS_STAGES = 2,         // of dS
     ROUND_THREADS = 256,
 };
 
@@ -94,12 +96,12 @@ struct backward_params {
 template <int D> struct backward_smem {
     bf16 k[D / PANEL][BLOCK_KEYS][PANEL], v[D / PANEL][BLOCK_KEYS][PANEL];
     bf16 q[STAGES][D / PANEL][QUERIES][PANEL], dy[STAGES][D / PANEL][QUERIES][PANEL];
-    bf16 ds[2][BLOCK_KEYS][QUERIES];         // dS^T: one is written while the other is still read
+    bf16 ds[DS_STAGES][BLOCK_KEYS][QUERIES]; // dS^T: one is written while the other is still read
     float4 dq[CONSUMERS][D / 16][WARPGROUP]; // each consumer has half of the columns
     float lse[STAGES][QUERIES], delta[STAGES][QUERIES];
     struct bias_table table;      // of the current head
     float bins[2][TABLE_LARGEST]; // its gradient, of even and odd queries
-    float sums[CONSUMER_THREADS / 32];
+    float sums[CONSUMER_WARPS];
     int ticket;
     mbarrier kv_full, full[STAGES], empty[STAGES], rows_empty[STAGES], dq_full, dq_empty;
 };
@@ -115,6 +117,13 @@ __device__ __forceinline__ int64_t first_query_tile(const backward_params &p, in
 
 // Panels begin at multiples of SWIZZLE_ATOM, dynamic shared memory at any of 256 bytes.
 template <int D> constexpr size_t backward_smem_bytes = sizeof(backward_smem<D>) + SWIZZLE_ATOM;
+static_assert(backward_smem_bytes<64> <= SMEM_MAX && backward_smem_bytes<128> <= SMEM_MAX,
+              "the stages fit in shared memory");
+static_assert(offsetof(backward_smem<64>, ds) % SWIZZLE_ATOM == 0 &&
+                  offsetof(backward_smem<128>, ds) % SWIZZLE_ATOM == 0,
+              "all panels before ds, and ds, begin at multiples of the swizzle atom");
+static_assert(WARPGROUP * (PRODUCER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS) <= SM_REGISTERS,
+              "setmaxnreg must not wait for registers that never come");
 
 #if HAS_WGMMA
 
@@ -252,7 +261,7 @@ template <int D, int MASK>
 __device__ __forceinline__ void load_keys(const backward_params &p, backward_smem<D> *smem,
                                           const walk<MASK> &w)
 {
-    mbarrier_arrive_expect_tx(&smem->kv_full, 2 * D * BLOCK_KEYS * sizeof(bf16));
+    mbarrier_arrive_expect_tx(&smem->kv_full, sizeof smem->k + sizeof smem->v);
 #pragma unroll
     for (int panel = 0; panel < D / PANEL; panel++) {
         tma_load(smem->k[panel], &p.k, &smem->kv_full, panel * PANEL, w.kv, w.row() + w.first_key,
@@ -266,7 +275,7 @@ template <int D, int MASK>
 __device__ __forceinline__ void load_queries(const backward_params &p, backward_smem<D> *smem,
                                              const walk<MASK> &w, int stage)
 {
-    mbarrier_arrive_expect_tx(&smem->full[stage], 2 * D * QUERIES * sizeof(bf16));
+    mbarrier_arrive_expect_tx(&smem->full[stage], sizeof smem->q[0] + sizeof smem->dy[0]);
 #pragma unroll
     for (int panel = 0; panel < D / PANEL; panel++) {
         tma_load(smem->q[stage][panel], &p.q, &smem->full[stage], panel * PANEL, w.h,
@@ -315,12 +324,10 @@ __device__ __forceinline__ void send_dq(const backward_params &p, backward_smem<
 
     mbarrier_wait(&smem->dq_full, count % 2);
     if (order == 0) {
-        tma_store(p.dq + tile * (QUERIES * D), (const float *)smem->dq,
-                  QUERIES * D * sizeof(float));
+        tma_store(p.dq + tile * (QUERIES * D), (const float *)smem->dq, sizeof smem->dq);
     } else {
         wait_turn(p.turns + tile, order);
-        tma_reduce_add(p.dq + tile * (QUERIES * D), (const float *)smem->dq,
-                       QUERIES * D * sizeof(float));
+        tma_reduce_add(p.dq + tile * (QUERIES * D), (const float *)smem->dq, sizeof smem->dq);
     }
     tma_store_commit();
     tma_store_wait_read();
@@ -470,9 +477,10 @@ __device__ __forceinline__ void issue_rows(float (&d)[QUERIES / 2], uint32_t a, 
 #pragma unroll
     for (int n = 0; n < D / WGMMA_K; n++) {
         int panel = n / K_STEPS_PER_PANEL, within = n % K_STEPS_PER_PANEL * K_STEP;
-        wgmma_ss<QUERIES, 0, 0>(d,
-                                descriptor_k_major(a + panel * (BLOCK_KEYS * PANEL_ROW) + within),
-                                descriptor_k_major(b + panel * (QUERIES * PANEL_ROW) + within), 1);
+        wgmma_ss<QUERIES, 0, 0>(
+            d, descriptor_k_major(a + panel * (uint32_t)sizeof(backward_smem<D>::k[0]) + within),
+            descriptor_k_major(b + panel * (uint32_t)sizeof(backward_smem<D>::q[0][0]) + within),
+            1);
     }
     wgmma_commit();
 }
@@ -487,7 +495,7 @@ __device__ __forceinline__ void issue_gradient(float (&d)[D / 2],
 #pragma unroll
     for (int n = 0; n < QUERIES / WGMMA_K; n++)
         wgmma_rs<D, 1>(d, a[n],
-                       descriptor_mn_major(b + n * (WGMMA_K * PANEL_ROW), QUERIES * PANEL_ROW), 1);
+                       descriptor_mn_major(b + n * K_ROWS, sizeof(backward_smem<D>::q[0][0])), 1);
     wgmma_commit();
 }
 
@@ -498,8 +506,8 @@ __device__ __forceinline__ void issue_dq(float (&d)[D / 4], uint32_t ds, uint32_
     wgmma_fence();
 #pragma unroll
     for (int n = 0; n < BLOCK_KEYS / WGMMA_K; n++)
-        wgmma_ss<D / 2, 1, 1>(d, descriptor_mn_major(ds + n * (WGMMA_K * PANEL_ROW), 0),
-                              descriptor_mn_major(k + n * (WGMMA_K * PANEL_ROW), 0), n > 0);
+        wgmma_ss<D / 2, 1, 1>(d, descriptor_mn_major(ds + n * K_ROWS, 0),
+                              descriptor_mn_major(k + n * K_ROWS, 0), n > 0);
     wgmma_commit();
 }
 
@@ -671,7 +679,8 @@ __device__ __forceinline__ void add_table(fragment<D> &f, const backward_params 
 #pragma unroll
     for (int n = 0; n < 4; n++) {
         int word = (n + quarter) % 4, key = 2 * word - diagonal; // of the first 8 queries
-        uint32_t first = (uint32_t)key * row + (key & 7) * SWIZZLE_CHUNK + word * 4;
+        uint32_t first =
+            (uint32_t)key * row + (key & (SWIZZLE_ROWS - 1)) * SWIZZLE_CHUNK + word * 4;
 #pragma unroll
         for (int chunk = 0; chunk < QUERIES / 8; chunk++) {
             uint32_t at = first + chunk * 8 * row;
@@ -764,7 +773,7 @@ template <int D> __device__ __forceinline__ float sum_consumers(backward_smem<D>
     if (threadIdx.x % 32 == 0)
         smem->sums[threadIdx.x / 32 - WARPGROUP / 32] = x;
     named_barrier_sync<CONSUMER_THREADS>(CONSUMERS_BARRIER);
-    for (int i = 0; i < CONSUMER_THREADS / 32; i++)
+    for (int i = 0; i < CONSUMER_WARPS; i++)
         all += smem->sums[i];
     named_barrier_sync<CONSUMER_THREADS>(CONSUMERS_BARRIER);
     return all;
@@ -812,6 +821,35 @@ __device__ __forceinline__ void write_bias(fragment<D> &f, const backward_params
 
 // ---- consumer: one tile, and all of them
 
+// S^T and dP^T at their starting values.
+template <int D, int BIAS, int MASK>
+__device__ __forceinline__ void start_accumulators(fragment<D> &f, const backward_params &p,
+                                                   backward_smem<D> *smem, int lead, float step,
+                                                   int stage)
+{
+    if (BIAS == GATES)
+        start_from_gates<D>(f, smem, stage);
+    else if (BIAS == GAIN)
+        clear_fragment(f.s);
+    else if (BIAS == LONG_TABLE)
+        start_from_table<D>(f, smem, tile_table<D>(smem, stage) + (f.column - f.row), stage);
+    else if (BIAS != TABLE)
+        start_from_slope<D>(f, smem, lead, step, stage);
+    else if (is_far(p, lead))
+        start_from_last<D>(f, smem, p.s.T, stage);
+    else
+        start_from_table<D>(f, smem, smem->table.at(lead + f.column - f.row), stage);
+    if constexpr (MASK == DROPOUT) {
+        clear_fragment(f.dp);
+    } else {
+        start_from_delta<D>(f, smem, stage);
+        if (BIAS != GAIN)
+            warp_arrive(&smem->rows_empty[stage]);
+    }
+    fence_fragment(f.s);
+    fence_fragment(f.dp);
+}
+
 // One query tile; `count` of them came before.
 template <int D, int BIAS, int MASK>
 __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_params &p,
@@ -821,32 +859,12 @@ __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_para
 {
     const uint32_t half = group * (WGMMA_M * PANEL_ROW); // this consumer's rows of K and V
     // This consumer's half of the columns of K: half a panel, or a panel of its own.
-    const uint32_t columns = group * (D == 64 ? PANEL_ROW / 2 : BLOCK_KEYS * PANEL_ROW);
+    const uint32_t columns = group * (D == 64 ? PANEL_ROW / 2 : (int)sizeof smem->k[0]);
     int lead = w.tile * QUERIES - w.first_key;
 
     // S^T and dP^T, from their starting values. Mostly lse and delta are free again after that.
     mbarrier_wait(&smem->full[t.stage], t.parity);
-    if (BIAS == GATES)
-        start_from_gates<D>(f, smem, t.stage);
-    else if (BIAS == GAIN)
-        clear_fragment(f.s);
-    else if (BIAS == LONG_TABLE)
-        start_from_table<D>(f, smem, tile_table<D>(smem, t.stage) + (f.column - f.row), t.stage);
-    else if (BIAS != TABLE)
-        start_from_slope<D>(f, smem, lead, step, t.stage);
-    else if (is_far(p, lead))
-        start_from_last<D>(f, smem, p.s.T, t.stage);
-    else
-        start_from_table<D>(f, smem, smem->table.at(lead + f.column - f.row), t.stage);
-    if constexpr (MASK == DROPOUT) {
-        clear_fragment(f.dp);
-    } else {
-        start_from_delta<D>(f, smem, t.stage);
-        if (BIAS != GAIN)
-            warp_arrive(&smem->rows_empty[t.stage]);
-    }
-    fence_fragment(f.s);
-    fence_fragment(f.dp);
+    start_accumulators<D, BIAS, MASK>(f, p, smem, lead, step, t.stage);
     issue_rows<D>(f.s, shared_address(smem->k) + half, shared_address(smem->q[t.stage]));
     issue_rows<D>(f.dp, shared_address(smem->v) + half, shared_address(smem->dy[t.stage]));
 
@@ -887,17 +905,19 @@ __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_para
     if (BIAS == GATES)
         add_gates<D>(f);
     pack_operand<QUERIES>(f.ds, f.dp);
-    store_ds(smem->ds[count % 2], f.ds, f.row);
+    store_ds(smem->ds[count % DS_STAGES], f.ds, f.row);
     fence_async_proxy();
     issue_gradient<D>(f.dk, f.ds, shared_address(smem->q[t.stage]));
 
     // dQ needs dS of both consumers.
     named_barrier_sync<CONSUMER_THREADS>(CONSUMERS_BARRIER);
-    issue_dq<D>(f.dq, shared_address(smem->ds[count % 2]), shared_address(smem->k) + columns);
+    issue_dq<D>(f.dq, shared_address(smem->ds[count % DS_STAGES]),
+                shared_address(smem->k) + columns);
     if (BIAS == TABLE && !is_far(p, lead))
-        add_table<D>(f, p, smem->ds[count % 2], lead, smem->bins[0], smem->bins[1]);
+        add_table<D>(f, p, smem->ds[count % DS_STAGES], lead, smem->bins[0], smem->bins[1]);
     if (BIAS == LONG_TABLE && !is_far(p, lead))
-        add_table<D>(f, p, smem->ds[count % 2], lead, long_bins(p, w, 0), long_bins(p, w, 1));
+        add_table<D>(f, p, smem->ds[count % DS_STAGES], lead, long_bins(p, w, 0),
+                     long_bins(p, w, 1));
 
     // dV and dK are done: the stage is free. dQ goes to shared memory while the next tile loads.
     wgmma_wait<1>();
@@ -1016,9 +1036,9 @@ template <int D> __device__ __forceinline__ void init_barriers(backward_smem<D> 
     for (int i = 0; i < STAGES; i++) {
         mbarrier_init(&smem->full[i], 1 + 32); // TMA's thread and the warp of lse and delta
         mbarrier_init(&smem->empty[i], CONSUMERS);
-        mbarrier_init(&smem->rows_empty[i], CONSUMER_THREADS / 32);
+        mbarrier_init(&smem->rows_empty[i], CONSUMER_WARPS);
     }
-    mbarrier_init(&smem->dq_full, CONSUMER_THREADS / 32);
+    mbarrier_init(&smem->dq_full, CONSUMER_WARPS);
     mbarrier_init(&smem->dq_empty, 1);
     fence_async_proxy();
 }

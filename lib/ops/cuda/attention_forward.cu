@@ -126,6 +126,13 @@ template <int D> struct forward_smem {
 
 // Panels begin at multiples of SWIZZLE_ATOM, dynamic shared memory at any of 256 bytes.
 template <int D> constexpr size_t forward_smem_bytes = sizeof(forward_smem<D>) + SWIZZLE_ATOM;
+static_assert(forward_smem_bytes<64> <= SMEM_MAX && forward_smem_bytes<128> <= SMEM_MAX,
+              "the stages fit in shared memory");
+template <int D>
+constexpr int registers = WARPGROUP *(config<D>::PRODUCER_REGISTERS +
+                                      config<D>::CONSUMERS * config<D>::CONSUMER_REGISTERS);
+static_assert(registers<64> <= SM_REGISTERS && registers<128> <= SM_REGISTERS,
+              "setmaxnreg must not wait for registers that never come");
 
 #if HAS_WGMMA
 
@@ -232,7 +239,7 @@ template <int D, int ROWS>
 __device__ __forceinline__ void load_tile(bf16 (*to)[ROWS][PANEL], const CUtensorMap *map,
                                           mbarrier *full, int h, int l, int b)
 {
-    mbarrier_arrive_expect_tx(full, D * ROWS * sizeof(bf16));
+    mbarrier_arrive_expect_tx(full, D / PANEL * sizeof to[0]);
 #pragma unroll
     for (int panel = 0; panel < D / PANEL; panel++)
         tma_load(to[panel], map, full, panel * PANEL, h, l, b);
@@ -420,7 +427,7 @@ __device__ __forceinline__ void issue_scores(fragment<D> &f, const forward_param
                                              pipeline_state<STAGES> t, int group)
 {
     int nearest = w.past(p) + w.first - ((n + 1) * BLOCK_KEYS - 1);
-    const uint32_t panel_q = config<D>::QUERIES * PANEL_ROW, panel_k = BLOCK_KEYS * PANEL_ROW;
+    const uint32_t panel_q = sizeof smem->q[0], panel_k = sizeof smem->k[0][0];
 
     if (START == FROM_TABLE)
         start_from_table<D>(f, table, n * BLOCK_KEYS, p.s.T, nearest >= p.s.T - 1);
@@ -451,10 +458,9 @@ __device__ __forceinline__ void issue_values(fragment<D> &f, uint32_t values, bo
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < BLOCK_KEYS / WGMMA_K; k++)
-        wgmma_rs<D, 1>(
-            f.o, f.p[k],
-            descriptor_mn_major(values + k * (WGMMA_K * PANEL_ROW), BLOCK_KEYS * PANEL_ROW),
-            accumulate || k > 0);
+        wgmma_rs<D, 1>(f.o, f.p[k],
+                       descriptor_mn_major(values + k * K_ROWS, sizeof(forward_smem<D>::v[0][0])),
+                       accumulate || k > 0);
     wgmma_commit();
 }
 

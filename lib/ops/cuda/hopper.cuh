@@ -26,10 +26,13 @@ enum {
     PANEL = 64,                               // numbers in a row of a panel
     PANEL_ROW = PANEL * (int)sizeof(bf16),    // bytes: the width of the swizzle
     K_STEP = WGMMA_K * (int)sizeof(bf16),     // bytes from one K step to the next along a row
-    K_STEPS_PER_PANEL = PANEL / WGMMA_K,      //
+    K_STEPS_PER_PANEL = PANEL / WGMMA_K,      // wgmma per panel of K-major operands
+    K_ROWS = WGMMA_K * PANEL_ROW,             // bytes of the rows of one K step, MN-major
     SWIZZLE_CHUNK = 16,                       // bytes that the swizzle moves as one
     SWIZZLE_ROWS = PANEL_ROW / SWIZZLE_CHUNK, // rows until the pattern repeats
     SWIZZLE_ATOM = PANEL_ROW * SWIZZLE_ROWS,  // bytes
+    SM_REGISTERS = 64 << 10,                  // of all warpgroups of a block, one block per SM
+    SMEM_MAX = 227 << 10,                     // bytes of dynamic shared memory of a block
 };
 
 // ---- tensor maps (host): how TMA finds boxes in a view
