@@ -313,7 +313,7 @@ extern "C" size_t cuda_attention_workspace(struct device *dev, const struct atte
             const struct backward_areas areas =
                 wgmma ? backward_wgmma_areas(a) : backward_ampere_areas(c, a);
             add({ (int64_t)areas.dq });
-            add({ (int64_t)areas.turns });
+            add({ (int64_t)areas.semaphores });
             add({ (int64_t)areas.bias });
             if (wgmma && a->skip.kept.data && lists_serve(c, a))
                 add({ (int64_t)query_lists_bytes(s) });

@@ -448,7 +448,7 @@ int wgmma_block_queries(int64_t D); // of forward; with BLOCK_KEYS the granulari
 bool wgmma_rotates(const struct attention_args *a);
 // The three areas of scratch memory of backward: dQ, turns, partial gradients of the bias.
 struct backward_areas {
-    size_t dq, turns, bias; // bytes; bias 0: there are none
+    size_t dq, semaphores, bias; // bytes; bias 0: there are none
 };
 struct backward_areas backward_wgmma_areas(const struct attention_args *a);
 alibi_status forward_wgmma(struct context *c, const struct attention_args *a,

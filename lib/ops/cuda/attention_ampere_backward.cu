@@ -42,7 +42,7 @@ struct backward_params {
     float4 *sums;       // of dQ: [B, H, tiles, QUERIES * DP / 4], see add_queries()
     const float *lse;   // [B, H, L]
     const float *delta; // [B, H, L]
-    int *turns;         // [B, H, tiles]: how many blocks have added to a tile; then the ticket
+    int *semaphores;    // [B, H, tiles]: how many blocks have added to a tile; then the ticket
     float *dbias;       // [B, blocks, H, 1 or T], of slopes that differ [blocks, B, H]; or NULL
     int64_t bias_row, bias_block; // its strides in heads
     struct attention_shape s;
@@ -277,7 +277,7 @@ __device__ __forceinline__ void add_queries(float (&d)[T::ROWS * T::WARP_COLUMNS
                                             float4 *to, int order)
 {
     if (order > 0) {
-        add_in_turn<T::THREADS>(to + threadIdx.x, d);
+        red_add_ordered<T::THREADS>(to + threadIdx.x, d);
         return;
     }
 #pragma unroll
@@ -436,7 +436,7 @@ __global__ void __launch_bounds__(T::THREADS, 1)
     typename T::shared *shared = dynamic_shared<typename T::shared>();
 
     if (threadIdx.x == 0)
-        shared->ticket = atomicAdd(p.turns + (int64_t)p.s.B * p.s.H * p.tiles, 1);
+        shared->ticket = atomicAdd(p.semaphores + (int64_t)p.s.B * p.s.H * p.tiles, 1);
     __syncthreads();
     const walk<T> w(p, shared->ticket);
     query_tile t = w.next(p, { w.kv * (p.s.H / p.s.Hkv), w.first_key / T::QUERIES });
@@ -463,15 +463,15 @@ __global__ void __launch_bounds__(T::THREADS, 1)
         __syncthreads(); // Q and dY are there; the others of both stages, P and dS have been used
         // A fence waits for all that its thread has begun: turns come before loads.
         if (threadIdx.x == 0 && before >= 0)
-            pass_turn(p.turns + before);
+            semaphore_release(p.semaphores + before);
         if (threadIdx.x == T::THREADS - 1)
-            now = look_at_turn(p.turns + number);
+            now = semaphore_peek(p.semaphores + number);
         if (next.h <= w.last_head)
             load_queries<T>(p, w, next, shared->q[stage ^ 1], shared->dy[stage ^ 1]);
         find_scores<T, BIAS>(all, p, w, t, shared, stage, [&] {
             if (threadIdx.x == T::THREADS - 1) {
                 shared->order = w.order(p, t);
-                take_turn(p.turns + number, now, shared->order);
+                semaphore_wait(p.semaphores + number, now, shared->order);
             }
         });
         __syncthreads(); // P, dS and the order are there
@@ -487,7 +487,7 @@ __global__ void __launch_bounds__(T::THREADS, 1)
     copy_async_wait();
     __syncthreads();
     if (threadIdx.x == 0 && before >= 0)
-        pass_turn(p.turns + before);
+        semaphore_release(p.semaphores + before);
     write_keys<T>(shared->k, all.dk, p.s.scale, p, w, p.dk);
     write_keys<T>(shared->v, all.dv, 1.0f, p, w, p.dv);
 }
@@ -539,11 +539,11 @@ template <class T> backward_params sized_params(const struct attention_args *a)
 template <class T> struct backward_areas areas_of(const backward_params &p, bool learns_bias)
 {
     const int64_t dq[] = { p.s.B, p.s.H, p.tiles, T::QUERIES * T::DP, (int64_t)sizeof(float) };
-    const int64_t turns[] = { (int64_t)p.s.B * p.s.H * p.tiles + 1, (int64_t)sizeof(int) };
+    const int64_t semaphores[] = { (int64_t)p.s.B * p.s.H * p.tiles + 1, (int64_t)sizeof(int) };
     const int64_t bias[] = { p.s.B, p.s.H, p.blocks, learns_bias ? p.s.T : 0,
                              (int64_t)sizeof(float) };
 
-    return { cuda_bytes(dq, 5), cuda_bytes(turns, 2), cuda_bytes(bias, 5) };
+    return { cuda_bytes(dq, 5), cuda_bytes(semaphores, 2), cuda_bytes(bias, 5) };
 }
 
 template <class T>
@@ -569,11 +569,11 @@ alibi_status backward(struct context *c, const struct attention_args *a, const f
     p.delta = delta;
     p.kept = kept;
     TRY_RETURN(cuda_scratch(c, SCRATCH_QUERIES, areas.dq, (void **)&p.sums));
-    TRY_RETURN(cuda_scratch(c, SCRATCH_TURNS, areas.turns, (void **)&p.turns));
+    TRY_RETURN(cuda_scratch(c, SCRATCH_SEMAPHORES, areas.semaphores, (void **)&p.semaphores));
     if (learns)
         TRY_RETURN(cuda_scratch(c, SCRATCH_BIAS, areas.bias, (void **)&p.dbias));
-    TRY_RETURN(
-        cuda_check(cudaMemsetAsync(p.turns, 0, areas.turns, c->stream), "attention backward"));
+    TRY_RETURN(cuda_check(cudaMemsetAsync(p.semaphores, 0, areas.semaphores, c->stream),
+                          "attention backward"));
     TRY_RETURN(launch(c, "attention backward", kernel, p.s.B * p.s.Hkv * p.blocks, T::THREADS,
                       sizeof(typename T::shared), p));
     TRY_RETURN(launch(c, "attention backward", round_queries<T>, p.s.B * p.s.H * p.tiles,

@@ -77,7 +77,7 @@ struct backward_params {
     float *dq;          // [query tiles, QUERIES x D of the kernel] in the order of store_dq()
     const float *lse;   // [B, H, L]
     const float *delta; // [B, H, L]
-    int *turns;         // [query tiles]: how many key blocks have added their part of dQ
+    int *semaphores;    // [query tiles]: how many key blocks have added their part of dQ
     float *dbias; // [B, blocks, H, 1 or T] partial sums, of a long table [B, blocks, 2, H, T];
                   // gates: the gradient itself, or NULL
     int bias_row, bias_block; // its strides; of slopes that differ, [blocks, B, H]
@@ -326,14 +326,14 @@ __device__ __forceinline__ void send_dq(const backward_params &p, backward_smem<
     if (order == 0) {
         tma_store(p.dq + tile * (QUERIES * D), (const float *)smem->dq, sizeof smem->dq);
     } else {
-        wait_turn(p.turns + tile, order);
+        semaphore_wait_tma(p.semaphores + tile, order);
         tma_reduce_add(p.dq + tile * (QUERIES * D), (const float *)smem->dq, sizeof smem->dq);
     }
     tma_store_commit();
     tma_store_wait_read();
     mbarrier_arrive(&smem->dq_empty);
     tma_store_wait();
-    end_turn(p.turns + tile);
+    semaphore_release_tma(p.semaphores + tile);
 }
 
 template <int D, int BIAS, int MASK>
@@ -1163,10 +1163,10 @@ int64_t bias_entries(const struct attention_args *a, const struct attention_shap
 struct backward_areas areas_of(const backward_params &p, int D, int64_t entries)
 {
     const int64_t dq[] = { query_tiles(p), QUERIES, D, (int64_t)sizeof(float) };
-    const int64_t turns[] = { query_tiles(p) + 1, (int64_t)sizeof(int) };
+    const int64_t semaphores[] = { query_tiles(p) + 1, (int64_t)sizeof(int) };
     const int64_t bias[] = { p.s.B, p.s.H, p.blocks, entries, (int64_t)sizeof(float) };
 
-    return { cuda_bytes(dq, 4), cuda_bytes(turns, 2), cuda_bytes(bias, 5) };
+    return { cuda_bytes(dq, 4), cuda_bytes(semaphores, 2), cuda_bytes(bias, 5) };
 }
 
 // Turns and ticket start from 0.
@@ -1175,11 +1175,12 @@ alibi_status reserve(struct context *c, backward_params *p, int D, int64_t entri
     const struct backward_areas areas = areas_of(*p, D, entries);
 
     TRY_RETURN(cuda_scratch(c, SCRATCH_QUERIES, areas.dq, (void **)&p->dq));
-    TRY_RETURN(cuda_scratch(c, SCRATCH_TURNS, areas.turns, (void **)&p->turns));
+    TRY_RETURN(cuda_scratch(c, SCRATCH_SEMAPHORES, areas.semaphores, (void **)&p->semaphores));
     if (areas.bias > 0)
         TRY_RETURN(cuda_scratch(c, SCRATCH_BIAS, areas.bias, (void **)&p->dbias));
-    p->ticket = p->turns + query_tiles(*p);
-    return cuda_check(cudaMemsetAsync(p->turns, 0, areas.turns, c->stream), "attention backward");
+    p->ticket = p->semaphores + query_tiles(*p);
+    return cuda_check(cudaMemsetAsync(p->semaphores, 0, areas.semaphores, c->stream),
+                      "attention backward");
 }
 
 int padded_width(int64_t D)

@@ -830,7 +830,7 @@ alibi_status launch_forward(struct context *c, const struct attention_args *a, f
     TRY_RETURN(make_tensor_map(&p.q, a->q, config<D>::QUERIES));
     TRY_RETURN(make_tensor_map(&p.k, a->k, BLOCK_KEYS));
     TRY_RETURN(make_tensor_map(&p.v, a->v, BLOCK_KEYS));
-    TRY_RETURN(cuda_scratch(c, SCRATCH_TURNS, sizeof *p.taken, (void **)&p.taken));
+    TRY_RETURN(cuda_scratch(c, SCRATCH_SEMAPHORES, sizeof *p.taken, (void **)&p.taken));
     TRY_RETURN(
         cuda_check(cudaMemsetAsync(p.taken, 0, sizeof *p.taken, c->stream), "attention forward"));
     return launch(c, "attention forward", kernel, grid, config<D>::THREADS, forward_smem_bytes<D>,

@@ -35,17 +35,18 @@ EXPORTED void alibi_cuda_autotune(struct device *dev, int after, double flops, i
 /* Memory that an operation needs while it runs, kept for the next call. One place per purpose, so
  * that two purposes within one operation cannot collide. */
 enum scratch_place {
-    SCRATCH_SUMS,    /* partial sums: norms, column sums, norms of gradients */
-    SCRATCH_SORT,    /* tokens sorted by id */
-    SCRATCH_QUERIES, /* attention backward: dQ in fp32; then weights and gradients of sinks */
-    SCRATCH_ROWS,    /* attention backward: delta, one number per query and head */
-    SCRATCH_NORMS,   /* norms of key tiles, and the largest up to each of them */
-    SCRATCH_TURNS,   /* attention: items taken; backward: whose turn it is to add to a tile of dQ */
-    SCRATCH_BIAS,    /* attention: tables of biases; backward: partial gradients of the bias */
-    SCRATCH_KEPT,    /* which key tiles attention uses */
-    SCRATCH_LISTS,   /* the same as lists, see attention.cuh */
-    SCRATCH_PARTS,   /* decoding: results over parts of the keys */
-    SCRATCH_DECODE,  /* decoding: operands of linear layers, padded to full products */
+    SCRATCH_SUMS,       /* partial sums: norms, column sums, norms of gradients */
+    SCRATCH_SORT,       /* tokens sorted by id */
+    SCRATCH_QUERIES,    /* attention backward: dQ in fp32; then weights and gradients of sinks */
+    SCRATCH_ROWS,       /* attention backward: delta, one number per query and head */
+    SCRATCH_NORMS,      /* norms of key tiles, and the largest up to each of them */
+    SCRATCH_SEMAPHORES, /* attention: items taken; backward: whose turn it is to add to a tile of dQ
+                         */
+    SCRATCH_BIAS,       /* attention: tables of biases; backward: partial gradients of the bias */
+    SCRATCH_KEPT,       /* which key tiles attention uses */
+    SCRATCH_LISTS,      /* the same as lists, see attention.cuh */
+    SCRATCH_PARTS,      /* decoding: results over parts of the keys */
+    SCRATCH_DECODE,     /* decoding: operands of linear layers, padded to full products */
     SCRATCH_PLACES,
 };
 

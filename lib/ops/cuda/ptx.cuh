@@ -165,30 +165,30 @@ __device__ __forceinline__ void copy_async_wait()
 // the turn on: barriers and fences together order what all threads did.
 
 // Does not wait for the answer, which may be old when it comes.
-__device__ __forceinline__ int look_at_turn(const int *turn)
+__device__ __forceinline__ int semaphore_peek(const int *semaphore)
 {
     int now;
 
-    asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(turn) : "memory");
+    asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(semaphore) : "memory");
     return now;
 }
 
-__device__ __forceinline__ void take_turn(const int *turn, int now, int order)
+__device__ __forceinline__ void semaphore_wait(const int *semaphore, int now, int order)
 {
     while (now < order)
-        now = look_at_turn(turn);
+        now = semaphore_peek(semaphore);
     asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 
-__device__ __forceinline__ void pass_turn(int *turn)
+__device__ __forceinline__ void semaphore_release(int *semaphore)
 {
-    asm volatile("fence.acq_rel.gpu;\n\tred.relaxed.gpu.global.add.s32 [%0], 1;" ::"l"(turn)
+    asm volatile("fence.acq_rel.gpu;\n\tred.relaxed.gpu.global.add.s32 [%0], 1;" ::"l"(semaphore)
                  : "memory");
 }
 
 // at[n * STEP] += x[n], for the block whose turn it is.
 template <int STEP, int N>
-__device__ __forceinline__ void add_in_turn(float4 *at, const float (&x)[N][4])
+__device__ __forceinline__ void red_add_ordered(float4 *at, const float (&x)[N][4])
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 #pragma unroll

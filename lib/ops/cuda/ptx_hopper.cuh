@@ -259,20 +259,20 @@ __device__ __forceinline__ void tma_store_wait()
 
 // The turn orders TMA stores of different blocks: acquire and release order ordinary accesses, and
 // fence.proxy.async extends that order to TMA.
-__device__ __forceinline__ void wait_turn(const int *turn, int order)
+__device__ __forceinline__ void semaphore_wait_tma(const int *semaphore, int order)
 {
     int now;
 
     do
-        asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(turn) : "memory");
+        asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(semaphore) : "memory");
     while (now < order); // equal, unless wrong starts gave packed sequences the same tiles
     asm volatile("fence.proxy.async;" ::: "memory");
 }
 
-__device__ __forceinline__ void end_turn(int *turn)
+__device__ __forceinline__ void semaphore_release_tma(int *semaphore)
 {
     asm volatile("fence.proxy.async;" ::: "memory");
-    asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(turn) : "memory");
+    asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(semaphore) : "memory");
 }
 
 // ---- numbers

@@ -69,7 +69,7 @@ extern "C" size_t cuda_workspace(struct device *dev, const struct workspace_args
     if (a->training) {
         const int64_t padded = D <= 64 ? 64 : D <= 128 ? 128 : D;
         const int64_t padded_rows = c->mma_sync ? ceil_div(L, 128) * 128 : tiles * ATTENTION_TILE;
-        const int64_t turns = c->mma_sync ? ceil_div(L, 32) : tiles;
+        const int64_t semaphores = c->mma_sync ? ceil_div(L, 32) : tiles;
         const int64_t blocks = c->mma_sync ? tiles : ceil_div(L, BLOCK_KEYS);
         const int64_t entries = a->distances <= TABLE_LARGEST ? (int64_t)TABLE_LARGEST
                                 : c->mma_sync                 ? a->distances
@@ -80,7 +80,7 @@ extern "C" size_t cuda_workspace(struct device *dev, const struct workspace_args
 
         bytes[SCRATCH_QUERIES] = bytes_of(B, H, padded_rows, padded, sizeof(float));
         bytes[SCRATCH_ROWS] = bytes_of(B, H, L, sizeof(float));
-        bytes[SCRATCH_TURNS] = add(bytes_of(B, H, turns, sizeof(int)), sizeof(int));
+        bytes[SCRATCH_SEMAPHORES] = add(bytes_of(B, H, semaphores, sizeof(int)), sizeof(int));
         bytes[SCRATCH_BIAS] =
             max(bytes[SCRATCH_BIAS], max(table, bytes_of(B, H, L, sizeof(float))));
         bytes[SCRATCH_SUMS] = max(of_rows, cuda_column_bytes(WIDEST * C));

@@ -130,24 +130,24 @@ inline void copy_async_wait()
     emulate::finish(emulate::COPIES, 0);
 }
 
-inline int look_at_turn(const int *turn)
+inline int semaphore_peek(const int *semaphore)
 {
-    return *turn;
+    return *semaphore;
 }
 
 // Blocks run one after another: a turn that has not come never comes.
-inline void take_turn(const int *turn, int, int order)
+inline void semaphore_wait(const int *semaphore, int, int order)
 {
-    if (*turn != order)
+    if (*semaphore != order)
         emulate::break_device("a turn that never comes, or has passed");
 }
 
-inline void pass_turn(int *turn)
+inline void semaphore_release(int *semaphore)
 {
-    ++*turn;
+    ++*semaphore;
 }
 
-template <int STEP, int N> void add_in_turn(float4 *at, const float (&x)[N][4])
+template <int STEP, int N> void red_add_ordered(float4 *at, const float (&x)[N][4])
 {
     for (int n = 0; n < N; n++)
         at[n * STEP] = make_float4(at[n * STEP].x + x[n][0], at[n * STEP].y + x[n][1],

@@ -338,15 +338,15 @@ inline void tma_store_wait()
 
 // ---- turns: a block runs when those before it have ended
 
-inline void wait_turn(const int *turn, int order)
+inline void semaphore_wait_tma(const int *semaphore, int order)
 {
-    if (*turn < order)
+    if (*semaphore < order)
         emulate::break_device("a block waits for the turn of one that comes after it");
 }
 
-inline void end_turn(int *turn)
+inline void semaphore_release_tma(int *semaphore)
 {
-    ++*turn;
+    ++*semaphore;
 }
 
 // ---- numbers
