@@ -13,7 +13,7 @@
  *   - threads that wait at different barriers: the launch fails, and says so;
  *   - more dynamic shared memory than the GPU has, or than the kernel asked for: the launch fails;
  *   - a thread of a chained kernel that does not wait for the kernel before: the launch fails;
- *   - dynamic shared memory and device memory start as NaN;
+ *   - dynamic shared memory, and the first 4 MiB of every piece of device memory, start as NaN;
  *   - asynchronous copies happen when they are waited for, not before; products of wgmma and copies
  *     of TMA do that in some blocks, and in others happen at once (ops/cuda/ptx_hopper.cuh);
  *   - in some blocks one warp of each warpgroup comes to every mbarrier as late as it can: if it
@@ -21,9 +21,9 @@
  *   - under the address sanitizer, accesses outside of device or shared memory; under the undefined
  *     behaviour sanitizer, vectors that are not aligned.
  *
- * Not emulated: memory order. The device has compute capability 8.0; with ALIBI_EMULATE_HOPPER in
- * the environment 9.0. With ALIBI_EMULATE_SMALL it has as much shared memory as the GPUs of
- * workstations. */
+ * Not emulated: memory order; static shared memory does not start as NaN. The device has compute
+ * capability 8.0; with ALIBI_EMULATE_HOPPER in the environment 9.0. With ALIBI_EMULATE_SMALL it has
+ * as much shared memory as the GPUs of workstations. */
 #ifndef EMULATE_H
 #define EMULATE_H
 
@@ -66,10 +66,6 @@ struct alignas(8) float2 {
 
 struct alignas(16) float4 {
     float x, y, z, w;
-};
-
-struct alignas(8) uint2 {
-    uint32_t x, y;
 };
 
 struct alignas(16) uint4 {
@@ -152,7 +148,7 @@ template <class T> offer offer_of(T x)
     return o;
 }
 
-template <class T> T taken(const offer &o)
+template <class T> T from_offer(const offer &o)
 {
     T x;
 
@@ -183,11 +179,6 @@ inline int __syncthreads_count(int x)
     return emulate::meet_block(x != 0);
 }
 
-inline int __syncthreads_or(int x)
-{
-    return emulate::meet_block(x != 0) > 0;
-}
-
 inline int __syncthreads_and(int x)
 {
     return emulate::meet_block(x == 0) == 0;
@@ -200,12 +191,12 @@ inline void __syncwarp(unsigned mask = 0xffffffffu)
 
 template <class T> T __shfl_sync(unsigned mask, T x, int from)
 {
-    return emulate::taken<T>(emulate::meet(mask, emulate::offer_of(x))[from & 31]);
+    return emulate::from_offer<T>(emulate::meet(mask, emulate::offer_of(x))[from & 31]);
 }
 
 template <class T> T __shfl_xor_sync(unsigned mask, T x, int with)
 {
-    return emulate::taken<T>(
+    return emulate::from_offer<T>(
         emulate::meet(mask, emulate::offer_of(x))[emulate::lane() ^ (unsigned)with]);
 }
 
@@ -213,14 +204,7 @@ template <class T> T __shfl_up_sync(unsigned mask, T x, unsigned by)
 {
     const emulate::offer *all = emulate::meet(mask, emulate::offer_of(x));
 
-    return emulate::lane() < by ? x : emulate::taken<T>(all[emulate::lane() - by]);
-}
-
-template <class T> T __shfl_down_sync(unsigned mask, T x, unsigned by)
-{
-    const emulate::offer *all = emulate::meet(mask, emulate::offer_of(x));
-
-    return emulate::lane() + by > 31 ? x : emulate::taken<T>(all[emulate::lane() + by]);
+    return emulate::lane() < by ? x : emulate::from_offer<T>(all[emulate::lane() - by]);
 }
 
 inline unsigned __ballot_sync(unsigned mask, int x)
@@ -229,18 +213,13 @@ inline unsigned __ballot_sync(unsigned mask, int x)
     unsigned bits = 0;
 
     for (int i = 0; i < 32; i++)
-        bits |= (mask >> i & 1) && emulate::taken<bool>(all[i]) ? 1u << i : 0;
+        bits |= (mask >> i & 1) && emulate::from_offer<bool>(all[i]) ? 1u << i : 0;
     return bits;
 }
 
 inline int __any_sync(unsigned mask, int x)
 {
     return __ballot_sync(mask, x) != 0;
-}
-
-inline int __all_sync(unsigned mask, int x)
-{
-    return __ballot_sync(mask, !x) == 0;
 }
 
 // ---- atomics: threads take turns only where they wait
@@ -269,18 +248,6 @@ template <class T> T atomicOr(T *at, std::common_type_t<T> x)
     return before;
 }
 
-template <class T> T atomicMax(T *at, std::common_type_t<T> x)
-{
-    T before = *at;
-
-    *at = before > x ? before : x;
-    return before;
-}
-
-inline void __threadfence()
-{
-}
-
 // ---- functions
 
 template <class A, class B> constexpr std::common_type_t<A, B> max(A a, B b)
@@ -306,14 +273,6 @@ inline float __uint_as_float(uint32_t bits)
     return x;
 }
 
-inline uint32_t __float_as_uint(float x)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 inline float2 make_float2(float x, float y)
 {
     return { x, y };
@@ -322,11 +281,6 @@ inline float2 make_float2(float x, float y)
 inline float4 make_float4(float x, float y, float z, float w)
 {
     return { x, y, z, w };
-}
-
-inline uint2 make_uint2(uint32_t x, uint32_t y)
-{
-    return { x, y };
 }
 
 inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w)
@@ -362,11 +316,6 @@ inline float rsqrtf(float x)
 inline float __expf(float x)
 {
     return expf(x);
-}
-
-inline float __logf(float x)
-{
-    return logf(x);
 }
 
 inline float __fdividef(float a, float b)

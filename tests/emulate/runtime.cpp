@@ -68,7 +68,7 @@ cudaError_t cudaSetDevice(int)
     return cudaSuccess;
 }
 
-// Memory that nobody has written is NaN in every type.
+// Memory that nobody has written is NaN in every type: its first 4 MiB, more would take time.
 cudaError_t cudaMalloc(void **at, size_t bytes)
 {
     const size_t worth_filling = 4 << 20;
@@ -114,12 +114,12 @@ cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t)
     return cudaSuccess;
 }
 
-// Streams and events are addresses that stand for nothing.
-static char something;
+// Streams and events are dummy handles.
+static char a_handle;
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
-    *stream = (cudaStream_t)&something;
+    *stream = (cudaStream_t)&a_handle;
     return cudaSuccess;
 }
 
@@ -145,7 +145,7 @@ cudaError_t cudaEventCreate(cudaEvent_t *event)
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
 {
-    *event = (cudaEvent_t)&something;
+    *event = (cudaEvent_t)&a_handle;
     return cudaSuccess;
 }
 
@@ -236,7 +236,7 @@ struct cublasLtPreference {
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
 {
-    *handle = (cublasLtHandle_t)&something;
+    *handle = (cublasLtHandle_t)&a_handle;
     return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -1,5 +1,5 @@
-// test_block.cpp - the emulated GPU computes what a right kernel says, and shows that a wrong one
-// is wrong
+// test_block.cpp - on the emulated GPU right kernels give the right results, and wrong ones are
+// noticed
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
