@@ -31,7 +31,7 @@ template <class T, class Kind> struct activation_forward {
 template <class T, int N>
 __device__ __forceinline__ void write_and_add(T *to, float (&sums)[N], const float (&d)[N])
 {
-    const bits<T, N> written = bits_of<T>(d);
+    const bits<T, N> written = round_to_bits<T>(d);
 
     store_bits<N>(to, written);
 #pragma unroll

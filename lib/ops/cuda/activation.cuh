@@ -34,8 +34,7 @@ __device__ __forceinline__ struct sigmoid exact_sigmoid(float x)
 // to infinity, and s is 0.
 __device__ __forceinline__ struct sigmoid fast_sigmoid(float x)
 {
-    const float log2_e = 1.4426950408889634f;
-    const float s = fast_reciprocal(1.0f + power_of_two(-log2_e * x));
+    const float s = fast_reciprocal(1.0f + exp2_approx(-log2_e * x));
 
     return { s, fmaf(-s, s, s) };
 }

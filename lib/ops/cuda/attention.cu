@@ -88,7 +88,7 @@ bool decodes(const struct attention_args *a)
                                          a->dropout.p == 0 && !packed_present(a->packed));
 }
 
-// With a budget the tiles are decided first; of packed sequences all are used.
+// Tiles are decided first if there is a budget. Packed sequences use every tile.
 bool decides_tiles(const struct attention_args *a)
 {
     return a->skip.kept.data || (a->skip.eps > 0 && !packed_present(a->packed));
@@ -100,7 +100,7 @@ bool can_list(const struct attention_args *a)
     return a->bias.kind == BIAS_LINEAR && mask_kind_of(a) == CAUSAL;
 }
 
-// Whether they do (gpu.md). With fewer keys they use all of them.
+// Whether they do. Calls with fewer keys compute every tile (docs/gpu.md).
 bool lists_serve(const struct context *c, const struct attention_args *a)
 {
     return c->lists_from > 0 && a->k.shape[1] >= c->lists_from && can_list(a);
@@ -278,8 +278,8 @@ extern "C" alibi_status cuda_attention_backward(struct device *dev, const struct
     return cuda_rotary(dev, a->dk, a->rotation, -1);
 }
 
-// ---- how much of a caller's workspace a call takes: the sizes that it will ask for, by scratch
-// place. The caller has a bias by slopes or none.
+// ---- bytes of the caller's workspace: the same scratch sizes that the call requests. The bias is
+// slopes or none.
 
 extern "C" size_t cuda_attention_workspace(struct device *dev, const struct attention_args *a,
                                            bool backward)

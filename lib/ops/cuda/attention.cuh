@@ -25,8 +25,8 @@ struct sequence {
     }
 };
 
-// struct packed on the GPU; q NULL: the sequences are rows of a batch. Nobody has checked the
-// values: they are clamped to what is there.
+// struct packed on the GPU; q NULL: the sequences are rows of a batch. The values are
+// unchecked, so they are clamped to what is there.
 struct packed_rows {
     const int32_t *q, *k;
     int total_q, total_k;
@@ -104,8 +104,8 @@ struct attention_shape {
         return kind == BIAS_GAIN ? sqrtf(1.0f + 2.0f * log1pf((float)distance / tau)) : 1.0f;
     }
 
-    // c_i - c_j of a head that has gates; `row`: the sequence of its keys. The difference of two
-    // near sums is exact, and one of far sums is as exact as itself.
+    // c_i - c_j of a head with gates; `row` is the sequence of the keys. The high parts of near
+    // sums cancel exactly.
     __device__ __forceinline__ float gates(int row, int h, int i, int j) const
     {
         const float *sum = values + row * gates_row + h * gates_head, *rest = sum + gates_plane;
@@ -149,10 +149,9 @@ __host__ __device__ __forceinline__ int first_of_block(int Lq, int queries, int 
     return block * queries - missing / ATTENTION_TILE * ATTENTION_TILE;
 }
 
-// Which pairs the wgmma kernels compute, as a template parameter, so that a window, dropout and
-// packed sequences cost nothing where there are none. Those with dropout or packed sequences know
-// windows too.
-// LISTED is CAUSAL with slopes, and with lists of what is visited.
+// Which pairs the wgmma kernels compute, as a template parameter. A window, dropout and packed
+// sequences then cost nothing in kernels without them. DROPOUT and PACKED also handle windows.
+// LISTED: CAUSAL with slopes, driven by lists of key blocks.
 enum mask_kind { CAUSAL, LISTED, WINDOW, DROPOUT, PACKED };
 
 inline mask_kind mask_kind_of(const struct attention_args *a)
@@ -228,8 +227,8 @@ __device__ __forceinline__ bool keys_are_kept(const uint32_t *row, int block)
     return tile_is_kept(row, 2 * block) || tile_is_kept(row, 2 * block + 1);
 }
 
-// The key blocks that each block of queries of LISTED visits. They are a copy of what skipping.kept
-// begins with: there the consumers clear bits while others are still on their way through the list.
+// LISTED: the key blocks that each query block visits. A copy of the bits of skipping.kept, because
+// consumers clear bits there while others still iterate over the list.
 struct key_lists {
     uint32_t *bits;    // [B, H, blocks of queries, words]: bit n % 32 of word n / 32, key block n
     int *counts;       // [B, H, blocks of queries]: key blocks of the list
@@ -241,13 +240,13 @@ struct key_lists {
     }
 };
 
-// Of the budget of LISTED: what decide_tiles() may spend, and the test of scores. The rest is for
-// the rounding of scores, which differ from exact ones by less than 0.2 or are worth nothing.
+// Shares of the budget of LISTED: decide_tiles() and the test of scores. The rest covers the
+// rounding of scores, which differ from exact ones by less than 0.2 or are worth nothing.
 #define LISTED_BOUND_SHARE 0.5
 #define LISTED_SCORES_SHARE 0.25
 
-// Where keys are skipped, a list for backward: the query tiles that use each block of keys. A block
-// of threads finds its next tile in it without reading the bits of all tiles between.
+// Lists for backward when keys are skipped: the query tiles that use each key block, so that a
+// thread block finds its next tile without reading the bits of every tile.
 struct query_lists {
     uint32_t *bits; // [B, H, blocks of keys, words]: bit t % 32 of word t / 32, query tile t
     int *order;     // [B * Hkv]: key heads of all sequences, those with most to do first; or NULL
@@ -301,8 +300,6 @@ inline bool rows_are_aligned(struct tensor view)
     return (uintptr_t)view.data % 16 == 0 && view.shape[3] % n == 0 && view.stride[0] % n == 0 &&
            view.stride[1] % n == 0 && view.stride[2] % n == 0;
 }
-
-static const float log2_e = 1.4426950408889634f;
 
 // The backward pass has a head's table of biases / scale in shared memory, up to TABLE_LARGEST
 // distances of it, padded on both sides: a tile on the diagonal reads distances below 0, which the
@@ -446,7 +443,7 @@ alibi_status make_query_lists(struct context *c, const struct attention_shape &s
 // rotates dq and dk back itself if heads are as wide as its tiles and the angles are aligned.
 int wgmma_block_queries(int64_t D); // of forward; with BLOCK_KEYS the granularity of decide_tiles()
 bool wgmma_rotates(const struct attention_args *a);
-// The three areas of scratch memory of backward: dQ, turns, partial gradients of the bias.
+// The three areas of scratch memory of backward: dQ, semaphores, partial gradients of the bias.
 struct backward_areas {
     size_t dq, semaphores, bias; // bytes; bias 0: there are none
 };

@@ -82,22 +82,23 @@ template <int DP> struct fragments {
 // Where the lanes of a warp begin to load matrices of each tile. Tiles begin at multiples of a row,
 // so the place of another chunk differs by an exclusive or, and that of a row eight further on by a
 // constant.
-struct lane_places {
+struct lane_offsets {
     uint32_t q, k, v;
 };
 
-template <int DP> __device__ __forceinline__ struct lane_places lane_places_of(struct tiles<DP> *t)
+template <int DP>
+__device__ __forceinline__ struct lane_offsets lane_offsets_of(struct tiles<DP> *t)
 {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
 
-    return { shared_address(t->q) + place_in_tile<DP>(warp * WARP_QUERIES + lane % 16, lane / 16),
-             shared_address(t->k) + place_in_tile<DP>(lane / 16 * 8 + lane % 8, lane / 8 % 2),
-             shared_address(t->v) + place_in_tile<DP>(lane % 16, lane / 16) };
+    return { shared_address(t->q) + swizzled_offset<DP>(warp * WARP_QUERIES + lane % 16, lane / 16),
+             shared_address(t->k) + swizzled_offset<DP>(lane / 16 * 8 + lane % 8, lane / 8 % 2),
+             shared_address(t->v) + swizzled_offset<DP>(lane % 16, lane / 16) };
 }
 
 // S = Q K^T for the rows of this warp.
 template <int DP>
-__device__ __forceinline__ void multiply_keys(fragments<DP> &f, struct lane_places at)
+__device__ __forceinline__ void multiply_keys(fragments<DP> &f, struct lane_offsets at)
 {
     const uint32_t ROW = DP * sizeof(bf16);
 
@@ -107,11 +108,11 @@ __device__ __forceinline__ void multiply_keys(fragments<DP> &f, struct lane_plac
         uint32_t a[ROWS][4];
 #pragma unroll
         for (int r = 0; r < ROWS; r++)
-            load_matrices<false>(a[r], (at.q ^ (uint32_t)(32 * step)) + 16 * r * ROW);
+            load_matrices<false>(a[r], (at.q ^ (STEP_BYTES * step)) + MMA_M * r * ROW);
 #pragma unroll
         for (int c = 0; c < COLUMNS; c += 2) {
             uint32_t b[4];
-            load_matrices<false>(b, (at.k ^ (uint32_t)(32 * step)) + 8 * c * ROW);
+            load_matrices<false>(b, (at.k ^ (STEP_BYTES * step)) + 8 * c * ROW);
 #pragma unroll
             for (int r = 0; r < ROWS; r++) {
                 mma(f.s[r][c], a[r], b[0], b[1]);
@@ -165,14 +166,14 @@ template <int DP> __device__ __forceinline__ void softmax(fragments<DP> &f)
             most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
             most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
             const float shift = most == -INFINITY ? 0.0f : most,
-                        shrink = power_of_two(f.m[r][half] - shift);
+                        shrink = exp2_approx(f.m[r][half] - shift);
             f.m[r][half] = most;
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++)
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
                     float &x = f.s[r][c][2 * half + i];
-                    x = power_of_two(x - shift);
+                    x = exp2_approx(x - shift);
                     sum += x;
                 }
             f.l[r][half] = fmaf(f.l[r][half], shrink, sum);
@@ -186,7 +187,7 @@ template <int DP> __device__ __forceinline__ void softmax(fragments<DP> &f)
 
 // O += P V.
 template <int DP>
-__device__ __forceinline__ void multiply_values(fragments<DP> &f, struct lane_places at)
+__device__ __forceinline__ void multiply_values(fragments<DP> &f, struct lane_offsets at)
 {
     const uint32_t ROW = DP * sizeof(bf16);
 
@@ -202,7 +203,7 @@ __device__ __forceinline__ void multiply_values(fragments<DP> &f, struct lane_pl
 #pragma unroll
         for (int c = 0; c < DP / 8; c += 2) {
             uint32_t b[4];
-            load_matrices<true>(b, (at.v ^ (uint32_t)(16 * c)) + 16 * step * ROW);
+            load_matrices<true>(b, (at.v ^ (CHUNK_BYTES * c)) + MMA_K * step * ROW);
 #pragma unroll
             for (int r = 0; r < ROWS; r++) {
                 mma(f.o[r][c], a[r], b[0], b[1]);
@@ -212,8 +213,8 @@ __device__ __forceinline__ void multiply_values(fragments<DP> &f, struct lane_pl
     }
 }
 
-// y = O / l and the log-sum-exp. Rows go through the warp's own part of the tile of Q, whose
-// queries nobody needs any more, so that y is written 16 bytes at a time.
+// y = O / l and the log-sum-exp. Rows go through the warp's own part of the tile of Q, which
+// is no longer needed, so that y is written 16 bytes at a time.
 template <int DP>
 __device__ __forceinline__ void write_rows(const fragments<DP> &f, const ampere_params &p,
                                            const query_block &w, bf16 *staged)
@@ -234,7 +235,7 @@ __device__ __forceinline__ void write_rows(const fragments<DP> &f, const ampere_
             const float inverse = 1.0f / sum;
 #pragma unroll
             for (int c = 0; c < DP / 8; c++)
-                *(uint32_t *)(tile + place_in_tile<DP>(row, c) + lane % 4 * 4) =
+                *(uint32_t *)(tile + swizzled_offset<DP>(row, c) + lane % 4 * 4) =
                     pack_bf16x2(f.o[r][c][2 * half] * inverse, f.o[r][c][2 * half + 1] * inverse);
             if (lane % 4 == 0 && query >= 0 && query < w.end)
                 p.lse[p.s.row(w.b, w.h, query)] = (f.m[r][half] + log2f(sum)) / log2_e;
@@ -244,7 +245,7 @@ __device__ __forceinline__ void write_rows(const fragments<DP> &f, const ampere_
         const int row = top + i / chunks, chunk = i % chunks, query = w.first + row;
         if (query >= 0 && query < w.end && chunk * CHUNK < p.s.D)
             *(uint4 *)(p.y.row(w.b, query, w.h) + chunk * CHUNK) =
-                *(const uint4 *)(tile + place_in_tile<DP>(row, chunk));
+                *(const uint4 *)(tile + swizzled_offset<DP>(row, chunk));
     }
 }
 
@@ -258,7 +259,7 @@ __global__ void __launch_bounds__(THREADS, 2) ampere_kernel(const __grid_constan
     const int past = p.s.past(), lowest = past + max(0, w.first), highest = past + w.end - 1;
     const int first = p.s.first_key(lowest) / ATTENTION_TILE;
     const float slope = p.s.kind == BIAS_LINEAR ? log2_e * p.s.slope(w.b, w.h) : 0.0f;
-    struct lane_places at = lane_places_of(shared);
+    struct lane_offsets at = lane_offsets_of(shared);
     int tile = next_tile(p, w, highest / ATTENTION_TILE, first);
     fragments<DP> f = {};
 

@@ -8,9 +8,15 @@
 
 #include "ops/cuda/attention.cuh"
 
-enum { CHUNK = 8 }; // numbers in 16 bytes
+enum {
+    CHUNK = 8,  // numbers in 16 bytes
+    MMA_M = 16, // rows of A
+    MMA_K = 16, // numbers summed by one instruction
+};
+// Bytes along a row of a tile, whose chunks are swizzled: an exclusive or leads to another one.
+constexpr uint32_t CHUNK_BYTES = CHUNK * sizeof(bf16), STEP_BYTES = MMA_K * sizeof(bf16);
 
-template <int WIDTH> __device__ __forceinline__ uint32_t place_in_tile(int row, int chunk)
+template <int WIDTH> __device__ __forceinline__ uint32_t swizzled_offset(int row, int chunk)
 {
     return (uint32_t)(row * WIDTH * (int)sizeof(bf16) + ((chunk ^ (row % 8)) * 16));
 }
@@ -25,7 +31,7 @@ __device__ __forceinline__ void load_tile(uint32_t tile, heads<const bf16> from,
     const int CHUNKS = WIDTH / CHUNK, STEP = THREADS / CHUNKS;
     const int chunk = (int)threadIdx.x % CHUNKS, top = (int)threadIdx.x / CHUNKS;
     const bf16 *at = from.row(b, first + top, h) + chunk * CHUNK;
-    const uint32_t to = tile + place_in_tile<WIDTH>(top, chunk);
+    const uint32_t to = tile + swizzled_offset<WIDTH>(top, chunk);
 
     static_assert(STEP % 8 == 0, "rows of a thread have the same swizzle");
 #pragma unroll
@@ -44,12 +50,12 @@ __device__ __forceinline__ void load_tile(uint32_t tile, heads<const bf16> from,
 // exclusive or, if `column` is a multiple of the width that is used, and that of 16 rows further
 // on by a constant.
 template <int WIDTH, bool DOWN>
-__device__ __forceinline__ uint32_t lane_place(int lane, int row, int column)
+__device__ __forceinline__ uint32_t lane_offset(int lane, int row, int column)
 {
     const int second = lane / 8 % 2, third = lane / 16;
 
-    return place_in_tile<WIDTH>(row + lane % 8 + 8 * (DOWN ? second : third),
-                                column / CHUNK + (DOWN ? third : second));
+    return swizzled_offset<WIDTH>(row + lane % 8 + 8 * (DOWN ? second : third),
+                                  column / CHUNK + (DOWN ? third : second));
 }
 
 template <int ROWS, int COLUMNS> __device__ __forceinline__ void clear(float (&d)[ROWS][COLUMNS][4])
@@ -63,27 +69,29 @@ template <int ROWS, int COLUMNS> __device__ __forceinline__ void clear(float (&d
                 d[r][c][i] = 0.0f;
 }
 
-// d += A B over 16 STEPS numbers: a and b are lane_place() of the operands in tiles of A_WIDTH and
+// d += A B over 16 STEPS numbers: a and b are lane_offset() of the operands in tiles of A_WIDTH and
 // B_WIDTH. A is stored as it is, or A_TRANSPOSED; B^T is stored, or B (B_TRANSPOSED: it is
 // transposed on the way).
 template <int STEPS, int A_WIDTH, bool A_TRANSPOSED, int B_WIDTH, bool B_TRANSPOSED, int ROWS,
           int COLUMNS>
 __device__ __forceinline__ void multiply(float (&d)[ROWS][COLUMNS][4], uint32_t a, uint32_t b)
 {
-    const uint32_t A_DOWN = 16 * A_WIDTH * sizeof(bf16), B_DOWN = 16 * B_WIDTH * sizeof(bf16);
+    const uint32_t A_DOWN = MMA_K * A_WIDTH * sizeof(bf16), B_DOWN = MMA_K * B_WIDTH * sizeof(bf16);
 
 #pragma unroll
     for (int step = 0; step < STEPS; step++) {
         uint32_t left[ROWS][4];
 #pragma unroll
         for (int r = 0; r < ROWS; r++)
-            load_matrices<A_TRANSPOSED>(left[r], A_TRANSPOSED ? (a ^ 32u * r) + step * A_DOWN
-                                                              : (a ^ 32u * step) + r * A_DOWN);
+            load_matrices<A_TRANSPOSED>(left[r], A_TRANSPOSED
+                                                     ? (a ^ STEP_BYTES * r) + step * A_DOWN
+                                                     : (a ^ STEP_BYTES * step) + r * A_DOWN);
 #pragma unroll
         for (int c = 0; c < COLUMNS; c += 2) {
             uint32_t right[4];
-            load_matrices<B_TRANSPOSED>(right, B_TRANSPOSED ? (b ^ 16u * c) + step * B_DOWN
-                                                            : (b ^ 32u * step) + c / 2 * B_DOWN);
+            load_matrices<B_TRANSPOSED>(right, B_TRANSPOSED
+                                                   ? (b ^ CHUNK_BYTES * c) + step * B_DOWN
+                                                   : (b ^ STEP_BYTES * step) + c / 2 * B_DOWN);
 #pragma unroll
             for (int r = 0; r < ROWS; r++) {
                 mma(d[r][c], left[r], right[0], right[1]);

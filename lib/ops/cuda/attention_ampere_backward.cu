@@ -4,13 +4,13 @@
 //   dS = P (dP - delta)                        dV = P^T dY           dK = scale dS^T Q
 //                                              dQ = scale dS K
 //
-// A block of threads owns some keys of a key head and walks over the tiles of queries that see
+// A thread block owns some keys of a key head and walks over the tiles of queries that see
 // them, nearest first, all query heads of the group one after another. dK and dV stay in registers;
 // its part of dQ is added to fp32 in global memory. Stages of a tile, with two barriers:
 //
 //   Q and dY arrive | barrier | the next Q and dY begin    S = Q K^T, dP = dY V^T
 //                               P and dS to shared memory
-//                   | barrier | dQ = dS K, added in turn; dV += P^T dY, dK += dS^T Q
+//                   | barrier | dQ = dS K, added in order; dV += P^T dY, dK += dS^T Q
 //
 // Why one kernel with five products, and not two without sums in global memory (dK and dV; dQ)? Two
 // would compute S and dP twice: seven products. Shared memory is nearly as busy as the tensor cores
@@ -20,12 +20,12 @@
 // operand, for 6.5 of 7. They would save the traffic of dQ: 32 KiB to the L2 cache for 64 x 128
 // scores.
 //
-// The order of the dQ sums is that of attention_backward.cu: nearest keys first, by turns that are
-// counted for each tile of queries; the first block stores. Blocks take their number from a ticket,
-// late keys first, so a block only waits for blocks that are running or done. A block begins with
-// the queries nearest to its keys, so the one before it is ahead by KEYS / QUERIES tiles. A turn
-// ends after the barrier of the next tile, when dQ has long arrived, and is waited for between two
-// products, by a thread that looked at it before the first.
+// The order of the dQ sums is that of attention_backward.cu: nearest keys first, by a
+// semaphore for each tile of queries; the first block stores. Blocks take their number from a
+// ticket, late keys first, so a block only waits for blocks that are running or done. A block
+// begins with the queries nearest to its keys, so the one before it is ahead by KEYS / QUERIES
+// tiles. The semaphore is released after the barrier of the next tile, when dQ has long arrived,
+// and is waited for between two products, by a thread that peeked at it before the first.
 #include "ops/cuda/attention_ampere.cuh"
 #include "ops/cuda/columns.cuh"
 
@@ -60,7 +60,7 @@ template <int DP_, int KEYS_, int QUERIES_> struct tiling {
                      WARP_COLUMNS = DP / WARPS_ACROSS;
     static const int ROWS = WARP_QUERIES / 16, KEY_ROWS = 2; // accumulators one below another
 
-    // A tile of queries is within one block of keys, so the order of turns has no gaps.
+    // A tile of queries is within one block of keys, so the order of blocks has no gaps.
     static_assert(KEYS % QUERIES == 0 && KEYS % ATTENTION_TILE == 0, "blocks of whole tiles");
 
     struct shared {
@@ -76,8 +76,10 @@ template <int DP_, int KEYS_, int QUERIES_> struct tiling {
 // their tensor cores are slower too, so that smaller tiles do no harm.
 template <int DP> using large = tiling<DP, 128, DP == 64 ? 128 : 64>;
 template <int DP> using small = tiling<DP, DP == 64 ? 128 : 64, DP == 64 ? 64 : 32>;
-static_assert(sizeof(large<64>::shared) <= 163 << 10 && sizeof(large<128>::shared) <= 163 << 10 &&
-                  sizeof(small<64>::shared) <= 99 << 10 && sizeof(small<128>::shared) <= 99 << 10,
+enum { SMEM_A100 = 163 << 10, SMEM_WORKSTATION = 99 << 10 };
+static_assert(sizeof(large<64>::shared) <= SMEM_A100 && sizeof(large<128>::shared) <= SMEM_A100 &&
+                  sizeof(small<64>::shared) <= SMEM_WORKSTATION &&
+                  sizeof(small<128>::shared) <= SMEM_WORKSTATION,
               "tiles fit");
 
 // ---- the way of a block
@@ -160,7 +162,7 @@ template <class T> struct walk {
         return count;
     }
 
-    // Its number in turns and sums.
+    // Its number in semaphores and sums.
     __device__ __forceinline__ int number(const backward_params &p, query_tile t) const
     {
         return (b * p.s.H + t.h) * p.tiles + t.tile;
@@ -236,7 +238,7 @@ __device__ __forceinline__ void weigh(scores<T> &f, sums<T> &all, const backward
                 for (int i = 0; i < 2; i++) {
                     const int column = 8 * c + i, distance = query - key - column;
                     float &x = f.s[r][c][2 * half + i], &ds = f.dp[r][c][2 * half + i];
-                    x = power_of_two(fmaf(
+                    x = exp2_approx(fmaf(
                         x, scale,
                         BIAS == TABLE ? fmaf(log2_e, p.s.bias(w.b, t.h, max(0, distance)), -lse)
                                       : fmaf(slope, (float)column, base)));
@@ -265,8 +267,8 @@ __device__ __forceinline__ void store_tile(bf16 *tile, const float (&d)[ROWS][CO
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++)
                 *(uint32_t *)((char *)tile +
-                              place_in_tile<WIDTH>(row + 16 * r + 8 * half + lane / 4,
-                                                   column / CHUNK + c) +
+                              swizzled_offset<WIDTH>(row + 16 * r + 8 * half + lane / 4,
+                                                     column / CHUNK + c) +
                               lane % 4 * 4) =
                     pack_bf16x2(factor * d[r][c][2 * half], factor * d[r][c][2 * half + 1]);
 }
@@ -302,9 +304,9 @@ __device__ __forceinline__ void add_diagonals(sums<T> &all, const backward_param
         float sum = 0.0f;
         for (int q = max(0, diagonal); q < min(T::QUERIES, T::KEYS + diagonal); q++) {
             const int key = q - diagonal;
-            sum +=
-                to_float(*(const bf16 *)((const char *)ds + place_in_tile<T::KEYS>(q, key / CHUNK) +
-                                         key % CHUNK * sizeof(bf16)));
+            sum += to_float(*(const bf16 *)((const char *)ds +
+                                            swizzled_offset<T::KEYS>(q, key / CHUNK) +
+                                            key % CHUNK * sizeof(bf16)));
         }
         if (distance >= p.s.T - 1)
             all.bias += sum;
@@ -356,7 +358,7 @@ __device__ __forceinline__ void write_keys(bf16 *tile, const float (&d)[T::KEY_R
         const int row = n / CHUNKS, chunk = n % CHUNKS, key = w.first_key + row;
         if (key < p.s.Lk && chunk * CHUNK < p.s.D)
             *(uint4 *)(to.row(w.b, key, w.kv) + chunk * CHUNK) =
-                *(const uint4 *)((const char *)tile + place_in_tile<T::DP>(row, chunk));
+                *(const uint4 *)((const char *)tile + swizzled_offset<T::DP>(row, chunk));
     }
 }
 
@@ -385,8 +387,8 @@ __device__ __forceinline__ void find_scores(sums<T> &all, const backward_params 
     const bool masked = !used || w.first_key + T::KEYS - 1 > first ||
                         w.first_key < p.s.first_key(first + T::QUERIES - 1);
     const float slope = p.s.kind == BIAS_LINEAR ? log2_e * p.s.slope(w.b, t.h) : 0.0f;
-    const uint32_t rows = lane_place<T::DP, true>(me.lane, me.query, 0),
-                   keys = lane_place<T::DP, false>(me.lane, me.key, 0);
+    const uint32_t rows = lane_offset<T::DP, true>(me.lane, me.query, 0),
+                   keys = lane_offset<T::DP, false>(me.lane, me.key, 0);
     scores<T> f;
 
     clear(f.s);
@@ -405,7 +407,7 @@ __device__ __forceinline__ void find_scores(sums<T> &all, const backward_params 
     store_tile<T::KEYS>(shared->ds, f.dp, 1.0f, me.lane, me.query, me.key);
 }
 
-// The three gradients. dQ first: it has time to arrive until the turn ends.
+// The three gradients. dQ first: it has time to arrive until the semaphore is released.
 template <class T>
 __device__ __forceinline__ void add_gradients(sums<T> &all, float4 *dq, typename T::shared *shared,
                                               int stage)
@@ -413,14 +415,14 @@ __device__ __forceinline__ void add_gradients(sums<T> &all, float4 *dq, typename
     const part<T> me;
     const int key = me.warp / 2 * 32, column = me.warp % 2 * T::DP / 2,
               dq_column = me.warp % T::WARPS_ACROSS * T::WARP_COLUMNS;
-    const uint32_t weights = lane_place<T::KEYS, false>(me.lane, 0, key),
-                   rows = lane_place<T::DP, true>(me.lane, 0, column);
+    const uint32_t weights = lane_offset<T::KEYS, false>(me.lane, 0, key),
+                   rows = lane_offset<T::DP, true>(me.lane, 0, column);
     float d[T::ROWS][T::WARP_COLUMNS / 8][4];
 
     clear(d);
     multiply<T::KEYS / 16, T::KEYS, false, T::DP, true>(
-        d, shared_address(shared->ds) + lane_place<T::KEYS, true>(me.lane, me.query, 0),
-        shared_address(shared->k) + lane_place<T::DP, true>(me.lane, 0, dq_column));
+        d, shared_address(shared->ds) + lane_offset<T::KEYS, true>(me.lane, me.query, 0),
+        shared_address(shared->k) + lane_offset<T::DP, true>(me.lane, 0, dq_column));
     add_queries<T>(reinterpret_cast<float(&)[T::ROWS * T::WARP_COLUMNS / 8][4]>(d), dq,
                    shared->order);
     multiply<T::QUERIES / 16, T::KEYS, true, T::DP, true>(
@@ -440,7 +442,7 @@ __global__ void __launch_bounds__(T::THREADS, 1)
     __syncthreads();
     const walk<T> w(p, shared->ticket);
     query_tile t = w.next(p, { w.kv * (p.s.H / p.s.Hkv), w.first_key / T::QUERIES });
-    int stage = 0, before = -1; // before: the tile whose turn ends next
+    int stage = 0, before = -1; // before: the tile whose semaphore is released next
     sums<T> all;
 
     clear(all.dk);
@@ -461,7 +463,7 @@ __global__ void __launch_bounds__(T::THREADS, 1)
 
         copy_async_wait();
         __syncthreads(); // Q and dY are there; the others of both stages, P and dS have been used
-        // A fence waits for all that its thread has begun: turns come before loads.
+        // A fence waits for all that its thread has begun: the release comes before loads.
         if (threadIdx.x == 0 && before >= 0)
             semaphore_release(p.semaphores + before);
         if (threadIdx.x == T::THREADS - 1)
@@ -492,7 +494,7 @@ __global__ void __launch_bounds__(T::THREADS, 1)
     write_keys<T>(shared->v, all.dv, 1.0f, p, w, p.dv);
 }
 
-// dq = scale * the sums, in bf16. A block of threads per tile: it reads the sums in the order of
+// dq = scale * the sums, in bf16. A thread block per tile: it reads the sums in the order of
 // add_queries(), puts them in place in shared memory, and writes rows.
 template <class T>
 __global__ void __launch_bounds__(ROUND_THREADS)
@@ -588,7 +590,7 @@ alibi_status backward(struct context *c, const struct attention_args *a, const f
 
 bool has_room(const struct context *c)
 {
-    return c->shared_per_block >= 163 << 10;
+    return c->shared_per_block >= SMEM_A100;
 }
 
 } // namespace

@@ -13,8 +13,8 @@
 //   producer warpgroup (setmaxnreg 40)
 //     warp 0, one thread    TMA: K and V once, then Q and dY of tile after tile into the ring
 //     warp 1                lse and delta of the tile's queries, with ordinary loads
-//     warp 2, one thread    takes dQ of a tile from shared memory, waits for its turn, and has TMA
-//                           store or add it
+//     warp 2, one thread    takes dQ of a tile from shared memory, waits for the semaphore, and has
+//                           TMA store or add it
 //   consumer warpgroups 0 and 1 (setmaxnreg 232), 64 keys each; stages of one tile:
 //
 //     tensor cores     S^T = K Q^T   dP^T = V dY^T   dV += P^T dY   dK += dS^T Q     dQ = dS K
@@ -23,7 +23,19 @@
 //
 // Tried: dQ before dK, so that dQ leaves while dK is computed. Together with one arrival per warp
 // and dS stored as matrices, which stayed, backward was 1.5% faster at 16K and 2 to 3.5% slower at
-// 4K (H200). A likely reason is that then nothing is in flight while the consumers meet.
+// 4K (H200). A likely reason is that then nothing is in flight while the consumers meet. S of the
+// next tile while dK and dQ of this one are in flight: 246, 398, 443 TFLOP/s at 1K, 4K, 16K instead
+// of 254, 416, 469 (D = 128), 188, 293 at 1K, 4K instead of 188, 278 (D = 64). A spare warp that
+// rounds finished dQ: 231 instead of 282 at 1K.
+//
+// Shared memory (struct backward_smem), bytes for D = 64 / 128; 131,184 / 213,104 in all:
+//
+//   k, v               16,384 / 32,768 each   once: kv_full
+//   q, dy [STAGES]     16,384 / 32,768 each   ring: full (TMA and the 32 lanes of warp 1), empty
+//   ds [DS_STAGES]     32,768                 dS^T: named barrier CONSUMERS_BARRIER
+//   dq                 16,384 / 32,768        dq_full (consumer warps), dq_empty (warp 2)
+//   lse, delta         1,024                  full, rows_empty (consumer warps)
+//   table, bins        15,360                 the bias of a head, and its gradient
 //
 // Scores are transposed, keys by queries: then P^T and dS^T are in registers in the layout that the
 // A operands of dV and dK need, and only dS goes through shared memory, for dQ. Accumulators start
@@ -33,7 +45,7 @@
 //
 // Order of the dQ sums. The key blocks of a query tile add to its dQ in fp32 in a fixed order,
 // nearest keys first, so the bits repeat. The first one stores, so dQ needs no clearing. Each block
-// begins with the queries nearest to its keys too, so the block whose turn comes before is one tile
+// begins with the queries nearest to its keys too, so the block that adds before it is one tile
 // ahead, and waits are rare. Only warp 2 waits; loads and products continue. Blocks take their
 // number from an atomic ticket, late keys first: a block only ever waits for blocks with smaller
 // numbers, which are running or done. That cannot deadlock, whatever order the hardware starts
@@ -55,7 +67,7 @@ namespace
 enum {
     CONSUMERS = 2,
     CONSUMER_THREADS = WARPGROUP * CONSUMERS,
-    CONSUMER_WARPS = CONSUMER_THREADS / 32,
+    CONSUMER_WARPS = CONSUMER_THREADS / WARP,
     THREADS = WARPGROUP + CONSUMER_THREADS,
     PRODUCER_REGISTERS = 40,
     CONSUMER_REGISTERS = 232,
@@ -106,7 +118,7 @@ template <int D> struct backward_smem {
     mbarrier kv_full, full[STAGES], empty[STAGES], rows_empty[STAGES], dq_full, dq_empty;
 };
 
-// The first query tile of a head of a sequence, in dq and turns: [B, H, tiles], or packed [H,
+// The first query tile of a head of a sequence, in dq and semaphores: [B, H, tiles], or packed [H,
 // packed_tiles], where no tile is of two sequences.
 __device__ __forceinline__ int64_t first_query_tile(const backward_params &p, int start, int b,
                                                     int h)
@@ -127,8 +139,14 @@ static_assert(WARPGROUP * (PRODUCER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS) 
 
 #if HAS_WGMMA
 
+// The number of this thread among the consumers.
+__device__ __forceinline__ int consumer_thread()
+{
+    return (int)threadIdx.x - WARPGROUP;
+}
+
 // The keys of a thread block, and its walk over all query tiles that use them: head after head of
-// the group, tiles ascending. Producer and consumers walk alike.
+// the group, tiles ascending. Producer and consumers iterate identically.
 template <int MASK> struct walk {
     int b, kv, block, first_key, h, tile, last_head;
     int tiles;             // with a window: until the last one that sees a key of the block
@@ -148,9 +166,9 @@ template <int MASK> struct walk {
         last_head = h + p.s.H / p.s.Hkv - 1;
         tile = first_tile() - 1;
         if (MASK == PACKED) {
-            const struct sequence one = p.s.sequence_of(b);
-            start = one.q;
-            own_length = one.Lq;
+            const struct sequence own = p.s.sequence_of(b);
+            start = own.q;
+            own_length = own.Lq;
         }
         if (MASK >= WINDOW)
             tiles = min(MASK == PACKED ? (own_length + QUERIES - 1) / QUERIES : p.tiles,
@@ -221,8 +239,8 @@ template <int MASK> struct walk {
         return ++h <= last_head;
     }
 
-    // How many key blocks add to dQ of this tile before this one: those in use from here to the
-    // diagonal. All of them are in the window if this one is.
+    // How many key blocks add to dQ of this tile before this one: the kept ones between here and
+    // the diagonal. All of them are in the window if this one is.
     __device__ __forceinline__ int order(const backward_params &p) const
     {
         int nearest = tile * QUERIES / BLOCK_KEYS, count = 0;
@@ -243,8 +261,8 @@ template <int MASK> struct walk {
     }
 };
 
-// Factors (gain) or biases / scale (a long table) of a tile's distances, in the place of a table.
-// At 0 is that of the tile's first query and the block's first key.
+// GAIN, LONG_TABLE: factors, or biases / scale, of one tile's distances, stored in smem->table.
+// Index 0 is the distance from the block's first key to the tile's first query.
 enum { TILE_DISTANCES = BLOCK_KEYS + QUERIES };
 
 template <int D> __device__ __forceinline__ float *tile_table(backward_smem<D> *smem, int stage)
@@ -285,8 +303,8 @@ __device__ __forceinline__ void load_queries(const backward_params &p, backward_
     }
 }
 
-// Past the last query lse is infinite, which makes every weight 0. With gates it takes along c_i of
-// the query, by c of the block's first key; with gain the 1 of the bias 1 - gain^2.
+// lse is infinite after the last query, so P is 0. GATES: c_i - c_(first key) is subtracted from
+// lse here. GAIN: so is the 1 of the bias 1 - gain^2.
 template <int D, int BIAS, int MASK>
 __device__ __forceinline__ void load_rows(const backward_params &p, backward_smem<D> *smem,
                                           const walk<MASK> &w, int stage)
@@ -312,17 +330,17 @@ __device__ __forceinline__ void load_rows(const backward_params &p, backward_sme
     mbarrier_arrive(&smem->full[stage]);
 }
 
-// Sends dQ of one tile to global memory: the first in order stores, the others add when their turn
-// has come. The consumers may overwrite shared memory as soon as TMA has read it; the turn passes
-// on when the data has arrived.
+// Sends dQ of one tile to global memory: the first in order stores, the others add when the
+// semaphore has counted those before them. The consumers may overwrite shared memory as soon as TMA
+// has read it; the semaphore is released when the data has arrived.
 template <int D, int MASK>
 __device__ __forceinline__ void send_dq(const backward_params &p, backward_smem<D> *smem,
-                                        const walk<MASK> &w, int count)
+                                        const walk<MASK> &w, int tiles_done)
 {
     int64_t tile = w.query_tile(p);
     int order = w.order(p);
 
-    mbarrier_wait(&smem->dq_full, count % 2);
+    mbarrier_wait(&smem->dq_full, tiles_done % 2);
     if (order == 0) {
         tma_store(p.dq + tile * (QUERIES * D), (const float *)smem->dq, sizeof smem->dq);
     } else {
@@ -340,7 +358,7 @@ template <int D, int BIAS, int MASK>
 __device__ __forceinline__ void produce(const backward_params &p, backward_smem<D> *smem)
 {
     enum { LOAD_WARP, ROWS_WARP, DQ_WARP };
-    int warp = threadIdx.x / 32, count = 0;
+    int warp = threadIdx.x / 32, tiles_done = 0;
     walk<MASK> w(p, smem->ticket);
     pipeline_state<STAGES> t = { 0, PRODUCER_PARITY };
 
@@ -351,7 +369,7 @@ __device__ __forceinline__ void produce(const backward_params &p, backward_smem<
     do {
         while (w.next(p)) {
             if (warp == DQ_WARP) {
-                send_dq<D, MASK>(p, smem, w, count++);
+                send_dq<D, MASK>(p, smem, w, tiles_done++);
                 continue;
             }
             mbarrier_wait(warp == LOAD_WARP ? &smem->empty[t.stage] : &smem->rows_empty[t.stage],
@@ -367,7 +385,7 @@ __device__ __forceinline__ void produce(const backward_params &p, backward_smem<
 
 // ---- consumer: starting values of the accumulators
 
-// What one thread holds of its warpgroup's 64 keys: elements of two rows, `row` and row + 8,
+// One thread's part of its warpgroup's 64 keys: elements of two rows, `row` and row + 8,
 // counted within the block. Columns are queries.
 template <int D> struct fragment {
     float dk[D / 2], dv[D / 2];
@@ -376,7 +394,7 @@ template <int D> struct fragment {
     uint32_t p[QUERIES / WGMMA_K][4], ds[QUERIES / WGMMA_K][4]; // P^T and dS^T as A operands
     int row, column;
     float slope;          // sum of -dS times the distance
-    float far;            // sum of dS at distances that share the table's last entry
+    float last_entry;     // sum of dS at distances that share the table's last entry
     float column_sums[2]; // gates: of -dS of both keys
 };
 
@@ -436,8 +454,8 @@ __device__ __forceinline__ void start_from_last(fragment<D> &f, const backward_s
     }
 }
 
-// Gates: c of the block's first key minus that of each key of the block, / scale, is in the place
-// of a table; lse has the query's part.
+// GATES: smem->table holds (c of the block's first key - c of each key) / scale; lse has the
+// query's part.
 template <int D>
 __device__ __forceinline__ void start_from_gates(fragment<D> &f, const backward_smem<D> *smem,
                                                  int stage)
@@ -541,13 +559,14 @@ __device__ __forceinline__ void multiply_gain(fragment<D> &f, backward_smem<D> *
 
 // S^T becomes P^T. A query does not see the keys after it, nor those outside the window.
 template <int D, int MASK>
-__device__ __forceinline__ void weights(fragment<D> &f, float scale_log2, int lead, int window)
+__device__ __forceinline__ void apply_softmax(fragment<D> &f, float scale_log2, int lead,
+                                              int window)
 {
     bool masked = lead < BLOCK_KEYS, cut = MASK >= WINDOW && lead + QUERIES > window;
 
 #pragma unroll
     for (int i = 0; i < QUERIES / 2; i++) {
-        f.s[i] = power_of_two(f.s[i] * scale_log2);
+        f.s[i] = exp2_approx(f.s[i] * scale_log2);
         if (masked && lead + 8 * (i / 4) + f.column + (i & 1) < f.row + (i & 2 ? 8 : 0))
             f.s[i] = 0.0f;
         if (cut && lead + 8 * (i / 4) + f.column + (i & 1) >= f.row + (i & 2 ? 8 : 0) + window)
@@ -603,9 +622,9 @@ __device__ __forceinline__ void drop_gradient(fragment<D> &f, const backward_sme
     }
 }
 
-// dS^T to shared memory, in the swizzle of hopper.cuh. A warp has 16 keys; an operand's four
-// registers are 8 keys and the next 8, of 8 queries and then of the next 8. Each lane tells where
-// one of these 32 rows of 8 queries, a chunk, begins. `row`: that of the thread's own elements.
+// Stores dS^T by stmatrix, swizzled. A warp has 16 keys. The four registers of an A operand are
+// four 8 x 8 matrices: keys 0-7 and 8-15 of 8 queries, then of the next 8. Lane l passes the
+// address of row l % 8 of matrix l / 8. `row`: that of the thread's own elements.
 __device__ __forceinline__ void store_ds(bf16 (*to)[QUERIES],
                                          const uint32_t (&from)[QUERIES / WGMMA_K][4], int row)
 {
@@ -620,10 +639,10 @@ __device__ __forceinline__ void store_ds(bf16 (*to)[QUERIES],
 // dQ to shared memory, thread after thread of each consumer, four registers at a time. The order is
 // the same in all blocks, so TMA can add it as it is.
 template <int D>
-__device__ __forceinline__ void store_dq(const float (&d)[D / 4], backward_smem<D> *smem, int count,
-                                         int group)
+__device__ __forceinline__ void store_dq(const float (&d)[D / 4], backward_smem<D> *smem,
+                                         int tiles_done, int group)
 {
-    mbarrier_wait(&smem->dq_empty, count % 2 ^ 1);
+    mbarrier_wait(&smem->dq_empty, tiles_done % 2 ^ 1);
 #pragma unroll
     for (int j = 0; j < D / 16; j++)
         smem->dq[group][j][threadIdx.x % WARPGROUP] =
@@ -653,17 +672,16 @@ __device__ __forceinline__ void add_bin(fragment<D> &f, const backward_params &p
                                         int distance, float sum)
 {
     if (distance >= p.s.T - 1)
-        f.far += sum;
+        f.last_entry += sum;
     else if (distance >= 0)
         bins[distance] += sum;
 }
 
-// A table: each diagonal of dS has one distance. A thread walks down one diagonal in steps of two
-// and takes the element to its right along, which belongs to the next diagonal; so even queries are
-// summed apart from odd ones, and the order of each sum is fixed. The quarters of a warp read
-// different words of a swizzle chunk, so that all lanes read from banks of their own. A step that
-// leaves the tile wraps around to the other side, where reading does no harm, and is not added:
-// that needs no branch. The bins may be in global memory: from one tile to the next, other threads
+// A table: each diagonal of dS has one distance. A thread reads two neighbouring queries at a time,
+// so it sums two diagonals: even queries into one array of bins, odd ones into another, each in a
+// fixed order. The quarters of a warp read different words of a swizzle chunk, so that all lanes
+// read from banks of their own. A step that leaves the tile wraps around; its value is read and
+// ignored. The bins may be in global memory: from one tile to the next, other threads
 // add to them, after the barrier among the consumers.
 template <int D>
 __device__ __forceinline__ void add_table(fragment<D> &f, const backward_params &p,
@@ -671,7 +689,7 @@ __device__ __forceinline__ void add_table(fragment<D> &f, const backward_params 
                                           float *odd_bins)
 {
     const uint32_t row = sizeof ds[0], all = BLOCK_KEYS * row;
-    int diagonal = (int)threadIdx.x - WARPGROUP - (BLOCK_KEYS - 1), quarter = threadIdx.x % 32 / 8;
+    int diagonal = consumer_thread() - (BLOCK_KEYS - 1), quarter = threadIdx.x % 32 / 8;
     float even = 0.0f, odd = 0.0f;
 
     if (diagonal >= QUERIES)
@@ -705,7 +723,7 @@ template <int D> __device__ __forceinline__ void add_far(fragment<D> &f)
 #pragma unroll
     for (int i = 4; i < QUERIES / 2; i++)
         sums[i % 4] += f.dp[i];
-    f.far += (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    f.last_entry += (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
 // Gates: a key's gradient is minus its sum of dS over all queries. Two sums side by side for each
@@ -742,8 +760,8 @@ __device__ __forceinline__ void load_gates(const backward_params &p, backward_sm
 template <int D>
 __device__ __forceinline__ void load_table(const backward_params &p, backward_smem<D> *smem, int h)
 {
-    fill_table(&smem->table, p.s, h, (int)threadIdx.x - WARPGROUP, CONSUMER_THREADS);
-    for (int i = threadIdx.x - WARPGROUP; i < p.s.T; i += CONSUMER_THREADS)
+    fill_table(&smem->table, p.s, h, consumer_thread(), CONSUMER_THREADS);
+    for (int i = consumer_thread(); i < p.s.T; i += CONSUMER_THREADS)
         smem->bins[0][i] = smem->bins[1][i] = 0.0f;
     named_barrier_sync<CONSUMER_THREADS>(CONSUMERS_BARRIER);
 }
@@ -760,7 +778,7 @@ __device__ __forceinline__ void clear_long_bins(const backward_params &p, const 
 {
     float *even = long_bins(p, w, 0), *odd = long_bins(p, w, 1);
 
-    for (int i = threadIdx.x - WARPGROUP; i < p.s.T; i += CONSUMER_THREADS)
+    for (int i = consumer_thread(); i < p.s.T; i += CONSUMER_THREADS)
         even[i] = odd[i] = 0.0f;
 }
 
@@ -788,22 +806,22 @@ __device__ __forceinline__ void write_bias(fragment<D> &f, const backward_params
 
     if (BIAS == LEARNED_SLOPES) {
         float sum = sum_consumers<D>(smem, f.slope);
-        if (threadIdx.x == WARPGROUP)
+        if (consumer_thread() == 0)
             p.dbias[place] = sum;
         f.slope = 0.0f;
     }
     if (BIAS == TABLE) {
-        float far = sum_consumers<D>(smem, f.far);
-        for (int i = threadIdx.x - WARPGROUP; i < p.s.T; i += CONSUMER_THREADS)
+        float far = sum_consumers<D>(smem, f.last_entry);
+        for (int i = consumer_thread(); i < p.s.T; i += CONSUMER_THREADS)
             p.dbias[(int64_t)place * p.s.T + i] =
                 smem->bins[0][i] + smem->bins[1][i] + (i == p.s.T - 1 ? far : 0.0f);
-        f.far = 0.0f;
+        f.last_entry = 0.0f;
     }
     if (BIAS == LONG_TABLE) {
-        float far = sum_consumers<D>(smem, f.far);
-        if (threadIdx.x == WARPGROUP)
+        float far = sum_consumers<D>(smem, f.last_entry);
+        if (consumer_thread() == 0)
             long_bins(p, w, 0)[p.s.T - 1] = far;
-        f.far = 0.0f;
+        f.last_entry = 0.0f;
     }
     if (BIAS == GATES) { // the four lanes of a row; no other block has its keys
 #pragma unroll
@@ -850,11 +868,11 @@ __device__ __forceinline__ void start_accumulators(fragment<D> &f, const backwar
     fence_fragment(f.dp);
 }
 
-// One query tile; `count` of them came before.
+// One query tile, after `tiles_done` others.
 template <int D, int BIAS, int MASK>
 __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_params &p,
                                              backward_smem<D> *smem, const walk<MASK> &w,
-                                             float step, pipeline_state<STAGES> t, int count,
+                                             float step, pipeline_state<STAGES> t, int tiles_done,
                                              int group)
 {
     const uint32_t half = group * (WGMMA_M * PANEL_ROW); // this consumer's rows of K and V
@@ -862,7 +880,8 @@ __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_para
     const uint32_t columns = group * (D == 64 ? PANEL_ROW / 2 : (int)sizeof smem->k[0]);
     int lead = w.tile * QUERIES - w.first_key;
 
-    // S^T and dP^T, from their starting values. Mostly lse and delta are free again after that.
+    // S^T and dP^T, from their starting values. Then lse and delta are free, except with GAIN and
+    // dropout.
     mbarrier_wait(&smem->full[t.stage], t.parity);
     start_accumulators<D, BIAS, MASK>(f, p, smem, lead, step, t.stage);
     issue_rows<D>(f.s, shared_address(smem->k) + half, shared_address(smem->q[t.stage]));
@@ -876,7 +895,7 @@ __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_para
     fence_fragment(f.s);
     if constexpr (BIAS == GAIN)
         apply_gain<D>(f, smem, p.inverse, t.stage);
-    weights<D, MASK>(f, p.s.scale * log2_e, lead, p.s.window);
+    apply_softmax<D, MASK>(f, p.s.scale * log2_e, lead, p.s.window);
     if constexpr (MASK == DROPOUT)
         pack_dropped<D>(f, dropped);
     else
@@ -905,18 +924,18 @@ __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_para
     if (BIAS == GATES)
         add_gates<D>(f);
     pack_operand<QUERIES>(f.ds, f.dp);
-    store_ds(smem->ds[count % DS_STAGES], f.ds, f.row);
+    store_ds(smem->ds[tiles_done % DS_STAGES], f.ds, f.row);
     fence_async_proxy();
     issue_gradient<D>(f.dk, f.ds, shared_address(smem->q[t.stage]));
 
     // dQ needs dS of both consumers.
     named_barrier_sync<CONSUMER_THREADS>(CONSUMERS_BARRIER);
-    issue_dq<D>(f.dq, shared_address(smem->ds[count % DS_STAGES]),
+    issue_dq<D>(f.dq, shared_address(smem->ds[tiles_done % DS_STAGES]),
                 shared_address(smem->k) + columns);
     if (BIAS == TABLE && !is_far(p, lead))
-        add_table<D>(f, p, smem->ds[count % DS_STAGES], lead, smem->bins[0], smem->bins[1]);
+        add_table<D>(f, p, smem->ds[tiles_done % DS_STAGES], lead, smem->bins[0], smem->bins[1]);
     if (BIAS == LONG_TABLE && !is_far(p, lead))
-        add_table<D>(f, p, smem->ds[count % DS_STAGES], lead, long_bins(p, w, 0),
+        add_table<D>(f, p, smem->ds[tiles_done % DS_STAGES], lead, long_bins(p, w, 0),
                      long_bins(p, w, 1));
 
     // dV and dK are done: the stage is free. dQ goes to shared memory while the next tile loads.
@@ -929,7 +948,7 @@ __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_para
         mbarrier_arrive(&smem->empty[t.stage]);
     wgmma_wait<0>();
     fence_fragment(f.dq);
-    store_dq<D>(f.dq, smem, count, group);
+    store_dq<D>(f.dq, smem, tiles_done, group);
 }
 
 // Rotates dK back. Both elements of a pair are in one thread: half of the columns apart, or next to
@@ -983,14 +1002,14 @@ __device__ __forceinline__ void write_rows(const float (&d)[D / 2], const fragme
 template <int D, int BIAS, int MASK>
 __device__ __forceinline__ void consume(const backward_params &p, backward_smem<D> *smem, int group)
 {
-    int lane = threadIdx.x % 32, count = 0;
+    int lane = threadIdx.x % 32, tiles_done = 0;
     walk<MASK> w(p, smem->ticket);
     pipeline_state<STAGES> t = { 0, CONSUMER_PARITY };
     fragment<D> f;
 
     f.row = group * WGMMA_M + threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
     f.column = lane % 4 * 2;
-    f.slope = f.far = f.column_sums[0] = f.column_sums[1] = 0.0f;
+    f.slope = f.last_entry = f.column_sums[0] = f.column_sums[1] = 0.0f;
     clear_fragment(f.dk);
     clear_fragment(f.dv);
     do {
@@ -1003,7 +1022,7 @@ __device__ __forceinline__ void consume(const backward_params &p, backward_smem<
             load_gates<D, MASK>(p, smem, w);
         mbarrier_wait(&smem->kv_full, 0);
         while (w.next(p)) {
-            consume_tile<D, BIAS, MASK>(f, p, smem, w, step, t, count++, group);
+            consume_tile<D, BIAS, MASK>(f, p, smem, w, step, t, tiles_done++, group);
             t.advance();
         }
         write_bias<D, BIAS, MASK>(f, p, smem, w);
@@ -1034,7 +1053,7 @@ template <int D> __device__ __forceinline__ void init_barriers(backward_smem<D> 
 {
     mbarrier_init(&smem->kv_full, 1);
     for (int i = 0; i < STAGES; i++) {
-        mbarrier_init(&smem->full[i], 1 + 32); // TMA's thread and the warp of lse and delta
+        mbarrier_init(&smem->full[i], 1 + WARP); // TMA's thread, and the lanes of lse and delta
         mbarrier_init(&smem->empty[i], CONSUMERS);
         mbarrier_init(&smem->rows_empty[i], CONSUMER_WARPS);
     }
@@ -1103,11 +1122,11 @@ __global__ void __launch_bounds__(ROUND_THREADS)
     const struct attention_shape &s = p.s;
     __shared__ __align__(16) float rows[QUERIES][D + 8]; // 8 more: rows begin in different banks
     int tile = (int)(blockIdx.x % p.tiles), head = (int)(blockIdx.x / p.tiles);
-    const struct sequence one = s.sequence_of(head / s.H);
+    const struct sequence own = s.sequence_of(head / s.H);
     const float *sums =
-        p.dq + (first_query_tile(p, one.q, head / s.H, head % s.H) + tile) * (int64_t)(QUERIES * D);
+        p.dq + (first_query_tile(p, own.q, head / s.H, head % s.H) + tile) * (int64_t)(QUERIES * D);
 
-    if (tile * QUERIES >= one.Lq)
+    if (tile * QUERIES >= own.Lq)
         return;
     for (int n = threadIdx.x; n < QUERIES * D / 4; n += ROUND_THREADS) {
         float4 x = *(const float4 *)(sums + 4 * n);
@@ -1120,12 +1139,12 @@ __global__ void __launch_bounds__(ROUND_THREADS)
     for (int n = threadIdx.x; n < QUERIES * D / 8; n += ROUND_THREADS) {
         int row = n / (D / 8), d = n % (D / 8) * 8, i = tile * QUERIES + row;
         float x[8];
-        if (i >= one.Lq || d >= s.D)
+        if (i >= own.Lq || d >= s.D)
             continue;
         load<8>(x, &rows[row][d]);
         if (p.rotation.table)
             rotate_chunk<D>(x, rows[row], d, p.rotation.table + (int64_t)i * D, p.rotation.halves);
-        store<8>(dq.row(head / s.H, one.q + i, head % s.H) + d, x);
+        store<8>(dq.row(head / s.H, own.q + i, head % s.H) + d, x);
     }
 }
 
@@ -1159,7 +1178,7 @@ int64_t bias_entries(const struct attention_args *a, const struct attention_shap
     return learns_bias(a) ? 1 : 0;
 }
 
-// The turns have the ticket after them.
+// The semaphores have the ticket after them.
 struct backward_areas areas_of(const backward_params &p, int D, int64_t entries)
 {
     const int64_t dq[] = { query_tiles(p), QUERIES, D, (int64_t)sizeof(float) };
@@ -1169,7 +1188,7 @@ struct backward_areas areas_of(const backward_params &p, int D, int64_t entries)
     return { cuda_bytes(dq, 4), cuda_bytes(semaphores, 2), cuda_bytes(bias, 5) };
 }
 
-// Turns and ticket start from 0.
+// Semaphores and ticket start from 0.
 alibi_status reserve(struct context *c, backward_params *p, int D, int64_t entries)
 {
     const struct backward_areas areas = areas_of(*p, D, entries);

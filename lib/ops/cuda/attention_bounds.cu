@@ -3,8 +3,8 @@
 // The bound (attention.cuh) compares with the query's own key only, which is known before anything
 // else. So the tiles are decided before attention begins, and no attention kernel depends on the
 // progress of another. The skipped tiles of a query must fit into its budget together; nearest
-// tiles come first. Where the bound of all that is farther fits too, nothing there is looked at: a
-// query block takes as long as it keeps tiles.
+// tiles come first. If the bound of all farther keys fits too, the loop ends: its time is
+// proportional to the tiles kept.
 #include "ops/cuda/attention.cuh"
 
 namespace
@@ -68,7 +68,7 @@ alibi_status find_norms(struct context *c, struct tensor norms, struct tensor k,
 
 enum { AHEAD_THREADS = 128 };
 
-// ahead [B, Hkv, tiles], a block of threads per head, neighbouring tiles to each thread.
+// ahead [B, Hkv, tiles], a thread block per head, neighbouring tiles to each thread.
 __global__ void __launch_bounds__(AHEAD_THREADS)
     ahead_kernel(float *ahead, const struct key_norms norms, int Hkv, int tiles)
 {
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(AHEAD_THREADS)
 
 // ---- which tiles
 
-enum { MOST_QUERIES = 256 }; // per block of threads: one each
+enum { MOST_QUERIES = 256 }; // per thread block: one each
 
 struct decision {
     struct attention_shape s;
@@ -146,8 +146,8 @@ __device__ __forceinline__ void measure_queries(float *reach, float *own, const 
     }
 }
 
-// Whether the bias at the largest distance is not even the budget. Then only keys that are much
-// shorter than the query's own could be skipped, and looking for them does not pay.
+// True if the bias alone cannot reach the budget even at the largest distance. Only keys much
+// shorter than the query's own could be skipped then, and searching for them does not pay.
 __device__ __forceinline__ bool is_hopeless(const decision &d, int b, int h, int distance)
 {
     const attention_shape &s = d.s;
@@ -156,7 +156,7 @@ __device__ __forceinline__ bool is_hopeless(const decision &d, int b, int h, int
            (s.kind == BIAS_LINEAR && fabsf(s.slope(b, h)) * (float)distance < -logf(d.eps));
 }
 
-// A block of threads per block of queries, a thread per query. Key blocks nearest first: one is
+// A thread block per block of queries, a thread per query. Key blocks nearest first: one is
 // skipped if for every query its bound still fits into the rest of the budget.
 template <class T, bool PACKS>
 __global__ void __launch_bounds__(MOST_QUERIES)
@@ -165,29 +165,31 @@ __global__ void __launch_bounds__(MOST_QUERIES)
     __shared__ float reach[MOST_QUERIES], own[MOST_QUERIES];
     const attention_shape &s = d.s;
     int head = blockIdx.x / d.blocks, h = head % s.H, b = head / s.H, kv = s.key_head(h),
-        me = threadIdx.x;
+        thread = threadIdx.x;
     int first_query = first_of_block(s.Lq, d.queries, (int)blockIdx.x % d.blocks);
-    int position = s.past() + first_query + me, nearest = s.past() + max(first_query, 0);
+    int position = s.past() + first_query + thread, nearest = s.past() + max(first_query, 0);
     int last_seen = min(s.past() + first_query + d.queries, s.Lk) - 1,
         oldest = s.first_key(nearest);
-    bool here = first_query + me >= 0 && first_query + me < s.Lq;
+    bool has_query = first_query + thread >= 0 && first_query + thread < s.Lq;
     float skipped = 0.0f; // of this query's weight, at most
     int count = 0;        // of key blocks that are kept
     uint32_t *list = d.lists.bits ? d.lists.row(head, (int)blockIdx.x % d.blocks) : NULL;
 
-    for (int word = me; list && word < d.lists.words; word += (int)blockDim.x)
+    // Clear the list; measure the queries.
+    for (int word = thread; list && word < d.lists.words; word += (int)blockDim.x)
         list[word] = 0;
     const bool hopeless = is_hopeless(d, b, h, last_seen - oldest);
     if (!hopeless)
         measure_queries<T, PACKS>(reach, own, d, q, k, first_query, b, h);
     __syncthreads();
-    const float own_norm = here ? d.norms.largest(b, kv, position, position) : 0.0f;
+    const float own_norm = has_query ? d.norms.largest(b, kv, position, position) : 0.0f;
     const auto fits = [&](int from, int to, float norm, float *weight) {
-        *weight =
-            here ? weight_bound(s, b, b, h, position, from, to, norm, reach[me], own[me], own_norm)
-                 : 0.0f;
+        *weight = has_query ? weight_bound(s, b, b, h, position, from, to, norm, reach[thread],
+                                           own[thread], own_norm)
+                            : 0.0f;
         return __syncthreads_and(skipped + *weight <= d.eps);
     };
+    // Key blocks, nearest first.
     for (int first = last_seen / d.keys * d.keys; first + d.keys > oldest; first -= d.keys) {
         int last = min(first + d.keys - 1, s.Lk - 1);
         float weight;
@@ -195,18 +197,18 @@ __global__ void __launch_bounds__(MOST_QUERIES)
         if (last >= nearest || hopeless ||
             !fits(first, last, d.norms.largest(b, kv, first, last), &weight)) {
             mark(d, head, first_query, first, last);
-            if (list && me == 0)
+            if (list && thread == 0)
                 atomicOr(list + first / d.keys / 32, 1u << first / d.keys % 32);
             count++;
             continue;
         }
         skipped += weight;
-        // All that is farther. The largest entry of a table is not known in advance.
+        // If everything farther fits, stop. The largest entry of a table is not known in advance.
         if (s.kind != BIAS_TABLE && first > oldest &&
             fits(oldest, first - 1, d.ahead.largest(b, kv, first - 1, first - 1), &weight))
             break;
     }
-    if (list && me == 0)
+    if (list && thread == 0)
         d.lists.counts[blockIdx.x] = count;
 }
 

@@ -9,8 +9,8 @@
 //   split_kernel   grid (rows, blocks per row); a block takes parts blockIdx.y, + gridDim.y, ...
 //                  8 lanes per key: scores -> block max -> weights in shared memory
 //                  8 lanes per row of V: output of the part
-//                  A lane loads its columns of 8 keys and of 8 rows of V at once: the latency of
-//                  memory is what a part takes, and so it is paid once
+//                  A lane loads its columns of 8 keys and 8 rows of V at once, so a part waits for
+//                  memory once
 //   merge_kernel   a block per row
 //
 // A row is one query of one head. Ragged batches: row b has its own length and reads its keys from
@@ -36,7 +36,7 @@ template <class T> struct decode_params {
     float *outputs; // [rows, parts, D], rows being B x H x Lq; from the first part that a row sees
     float *sums;    // [rows, parts]: log-sum-exp; -inf: nothing was computed
     struct attention_shape s;
-    struct ragged_rows ragged; // which nobody has checked: they are clamped to the cache
+    struct ragged_rows ragged; // unchecked, so they are clamped to the cache
     int slots;                 // of the cache
     struct key_norms norms;    // at NULL: no tile is skipped
     double eps;                // the budget
@@ -70,7 +70,7 @@ struct decode_row {
     }
 };
 
-// What skipping compares with; share < 0: no tile is skipped.
+// Operands of the skipping test; share < 0 disables it.
 struct skip_test {
     float share, own, own_norm, reach;
 };
@@ -119,7 +119,7 @@ __device__ __forceinline__ void decide_tiles(unsigned *kept, const decode_params
     __syncthreads();
 }
 
-// Of the n-th part since `base`.
+// Tiles of the n-th part after `base`, as bits.
 __device__ __forceinline__ unsigned tiles_of(const unsigned *kept, int n)
 {
     return kept[n / DECIDED_BY_WARP] >> n % DECIDED_BY_WARP * PART_TILES & (1u << PART_TILES) - 1;
@@ -304,7 +304,7 @@ __device__ __forceinline__ float part_weight(float sum, float most)
     return sum == -INFINITY ? 0.0f : expf(sum - most);
 }
 
-// A column has a thread for each of several shares of the parts. What was skipped has no output.
+// Several threads share a column, each with some of the parts. Skipped parts have no output.
 template <class T>
 __global__ void __launch_bounds__(MERGE_THREADS)
     merge_kernel(const __grid_constant__ decode_params<T> p)

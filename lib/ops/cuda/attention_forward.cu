@@ -4,7 +4,7 @@
 //   P  = exp(scale (S - m'))                       l' = l exp(scale (m - m')) + rowsum P
 //   O' = O exp(scale (m - m')) + P V               at the end: y = O / l,   lse = scale m + log l
 //
-// With dropout P loses elements before it is multiplied with V, and y is divided by 1 - p too.
+// With dropout, elements of P are zeroed before P V, and y is divided by 1 - p.
 //
 // The structure is that of FlashAttention-3: a persistent grid, one producer warpgroup that loads
 // by TMA, two (D = 128) or three (D = 64) consumer warpgroups of 64 queries each that ping-pong on
@@ -27,13 +27,27 @@
 // comes after the product, before the softmax. Key tiles are visited nearest first, so the running
 // maximum hardly ever grows after the first tile, and rescaling O is skipped when no row of the
 // warp needs it. Key tiles that attention_bounds.cu ruled out, or that are outside the window, are
-// not loaded. Where there are lists of the others (LISTED), S of a key tile is compared with the
-// running maximum once it is known: if it cannot matter for any query of the warpgroup, it goes no
-// further, and is cleared in the record that backward follows. Packed sequences have as many items
-// each as the longest; a block of threads passes over those that are empty.
+// not loaded. LISTED: after Q K^T, S of a key block is compared with the running maximum. If no
+// query of the warpgroup needs the block, its softmax and P V are skipped and its bit in the record
+// is cleared, so backward skips it too. Every packed sequence has as many items as the longest one.
+// Thread blocks skip empty items. No thread block waits for another, and the result of an item does
+// not depend on the thread block that computes it.
 //
-// Shared memory: struct forward_smem. No block waits for another, and the result of an item does
-// not depend on the block that computes it.
+// Shared memory (struct forward_smem), bytes for D = 64 / 128; one thread block per SM:
+//
+//   q [QUERIES][D]              24,576 / 32,768   one item: q_full, q_empty
+//   k [STAGES][BLOCK_KEYS][D]   32,768 / 65,536   ring: k_full, k_empty
+//   v [STAGES][BLOCK_KEYS][D]   32,768 / 65,536   ring: v_full, v_empty
+//   next_item                   4                 published with q
+//
+// Full mbarriers count one arrival, the producer's, and the bytes of TMA; empty ones count one
+// arrival per consumer warpgroup. Named barriers: see config.
+//
+// Tried (H200; TFLOP/s at 1K, 4K and 16K with D = 128, where this kernel had 359, 591, 583;
+// docs/gpu.md has D = 64): each consumer stops at its own diagonal: 353, 560, 560. Then y stored by
+// TMA too: 382, 586, 563, but an illegal instruction with D = 64, probably because the first block
+// begins at a negative row. Then Q of the next item loaded ahead: 375, 581, 566. Then its first
+// product too: 386, 594, 565.
 #include "ops/cuda/attention.cuh"
 #include "ops/cuda/hopper.cuh"
 
@@ -53,7 +67,12 @@ template <int D> struct config {
         THREADS = WARPGROUP * (CONSUMERS + 1),
         PRODUCER_REGISTERS = D == 64 ? 32 : 24,
         CONSUMER_REGISTERS = D == 64 ? 160 : 240,
+        TURN_BARRIER = 1,                        // ids of named barriers: a consumer's turn,
+        MEET_BARRIER = TURN_BARRIER + CONSUMERS, // where all consumers meet,
+        VOTE_BARRIER = MEET_BARRIER + 1,         // and the vote of a consumer's threads
+        NAMED_BARRIERS = VOTE_BARRIER + CONSUMERS,
     };
+    static_assert((int)NAMED_BARRIERS <= 16, "an SM has ids 0..15 for a block");
 };
 
 // The tables of all heads, biases / scale, padded as in struct bias_table. They may be of any
@@ -95,8 +114,8 @@ struct find_offsets {
     }
 };
 
-// What S starts from, as a template parameter. THEN_GAIN: from zero; factor and bias come after the
-// product.
+// The initial value of S, as a template parameter. THEN_GAIN: zero; the factor and the bias follow
+// the product.
 enum bias_start { FROM_SLOPE, FROM_TABLE, FROM_GATES, THEN_GAIN };
 
 struct forward_params {
@@ -108,9 +127,9 @@ struct forward_params {
     struct gate_offsets gates;
     struct kept_tiles kept; // LISTED: only a record, or absent
     struct key_lists lists; // LISTED
-    float spendable;        // LISTED: of the budget, by the test of scores
+    float skip_budget;      // LISTED: the share of the test of scores
     int blocks, items;      // query blocks per head; of all heads
-    int *taken;             // items that have begun, beside the first of each block of threads
+    int *item_counter;      // item gridDim.x + n is the n-th that is taken from here
     struct weight_mask mask;
     const float *gains; // at distance 0, see find_gains()
     float inverse;      // 1 / scale
@@ -121,7 +140,7 @@ template <int D> struct forward_smem {
     bf16 k[STAGES][D / PANEL][BLOCK_KEYS][PANEL];
     bf16 v[STAGES][D / PANEL][BLOCK_KEYS][PANEL];
     mbarrier q_full, q_empty, k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
-    int next; // item after that whose Q is here
+    int next_item; // the number of the item after the one whose Q is in q
 };
 
 // Panels begin at multiples of SWIZZLE_ATOM, dynamic shared memory at any of 256 bytes.
@@ -142,12 +161,13 @@ template <int D, int MASK> struct item {
     int b, h, first; // first query
     int last_block;  // of keys
     const uint32_t *kept;
-    struct sequence one; // of packed sequences
+    struct sequence own; // of packed sequences
     bool empty;          // its sequence is shorter than the longest, and has no such block
-    // With a window. The last query tile sees all that is ahead, and in its row of bits are all
-    // blocks; here the first tiles see more that is behind, so the bits of all rows count.
+    // With a window, a block is visited if any of the item's query tiles keeps it: earlier tiles
+    // see further back than the last one. Without a window the row of the last tile has every
+    // block.
     int first_block, rows, words;
-    float gap; // LISTED: how far below the maximum scores do not matter, / scale
+    float skip_margin; // LISTED: so far below the maximum scores do not matter, / scale
 
     // Consecutive items are of HEADS_TOGETHER heads, so that their keys stay in the L2 cache, the
     // longest rows first, so that the last items are short.
@@ -160,17 +180,17 @@ template <int D, int MASK> struct item {
         b = head / p.s.H;
         h = head % p.s.H;
         if (MASK == PACKED)
-            one = p.s.sequence_of(b);
-        empty = MASK == PACKED && block * QUERIES >= one.Lq;
+            own = p.s.sequence_of(b);
+        empty = MASK == PACKED && block * QUERIES >= own.Lq;
         first = first_of_block(queries(p), QUERIES, block);
         last_block =
-            min(past(p) + first + QUERIES - 1, (MASK == PACKED ? one.Lk : p.s.Lk) - 1) / BLOCK_KEYS;
+            min(past(p) + first + QUERIES - 1, (MASK == PACKED ? own.Lk : p.s.Lk) - 1) / BLOCK_KEYS;
         kept = NULL;
         int end = min((first + QUERIES) / ATTENTION_TILE, p.kept.rows); // of its query tiles
         if (MASK == LISTED) {
             kept = p.lists.row(head, block);
-            gap = p.inverse * logf(1.01f * BLOCK_KEYS / p.spendable *
-                                   (float)p.lists.counts[head * p.blocks + block]);
+            skip_margin = p.inverse * logf(1.01f * BLOCK_KEYS / p.skip_budget *
+                                           (float)p.lists.counts[head * p.blocks + block]);
         } else if (p.kept.bits)
             kept = p.kept.row(head, end - 1);
         if (MASK >= WINDOW) {
@@ -182,12 +202,12 @@ template <int D, int MASK> struct item {
 
     __device__ __forceinline__ int past(const forward_params &p) const
     {
-        return MASK == PACKED ? one.past() : p.s.past();
+        return MASK == PACKED ? own.past() : p.s.past();
     }
 
     __device__ __forceinline__ int queries(const forward_params &p) const
     {
-        return MASK == PACKED ? one.Lq : p.s.Lq;
+        return MASK == PACKED ? own.Lq : p.s.Lq;
     }
 
     // Where it is in the views: the row of the batch, the rows of its first query and key.
@@ -198,15 +218,15 @@ template <int D, int MASK> struct item {
 
     __device__ __forceinline__ int query_row() const
     {
-        return MASK == PACKED ? one.q : 0;
+        return MASK == PACKED ? own.q : 0;
     }
 
     __device__ __forceinline__ int key_row() const
     {
-        return MASK == PACKED ? one.k : 0;
+        return MASK == PACKED ? own.k : 0;
     }
 
-    // The next key block to visit, from n downwards; -1: none. Producer and consumers walk alike.
+    // The next key block from n downwards; -1: none. Producer and consumers iterate identically.
     __device__ __forceinline__ int next(int n) const
     {
         if constexpr (MASK >= WINDOW) { // it is short
@@ -245,21 +265,22 @@ __device__ __forceinline__ void load_tile(bf16 (*to)[ROWS][PANEL], const CUtenso
         tma_load(to[panel], map, full, panel * PANEL, h, l, b);
 }
 
-// The next item for this block of threads: of packed sequences one that is not empty.
+// The next item for this thread block: of packed sequences one that is not empty.
 template <int D, int MASK> __device__ __forceinline__ int next_item(const forward_params &p)
 {
-    int next = gridDim.x + atomicAdd(p.taken, 1);
+    int next = gridDim.x + atomicAdd(p.item_counter, 1);
 
     if constexpr (MASK == PACKED)
         while (next < p.items && item<D, MASK>(p, next).empty)
-            next = gridDim.x + atomicAdd(p.taken, 1);
+            next = gridDim.x + atomicAdd(p.item_counter, 1);
     return next;
 }
 
 // One thread. K and V have barriers of their own: S of a tile can start before V has arrived.
-// Blocks of threads take items as they get free, since items differ in length: by a fixed order
-// some would have half as much to do as others. The item after this one is published with Q of this
-// one, also if this is empty, which only the first can be.
+// Thread blocks take items as they get free, since items differ in length: by a fixed order some
+// would have half as much to do as others. The number of the next item is published together with Q
+// of this one. An empty item (only the first of a thread block can be empty) loads Q for that
+// reason alone.
 template <int D, int MASK>
 __device__ __forceinline__ void produce_tiles(const forward_params &p, forward_smem<D> *smem)
 {
@@ -271,7 +292,7 @@ __device__ __forceinline__ void produce_tiles(const forward_params &p, forward_s
         int kv = p.s.key_head(w.h), keys = w.key_row();
         next = next_item<D, MASK>(p);
         mbarrier_wait(&smem->q_empty, q_parity);
-        smem->next = next;
+        smem->next_item = next;
         load_tile<D>(smem->q, &p.q, &smem->q_full, w.h, w.query_row() + w.first, w.batch());
         q_parity ^= 1;
         for (int n = w.empty ? -1 : w.next(w.last_block); n >= 0; n = w.next(n - 1)) {
@@ -288,7 +309,7 @@ __device__ __forceinline__ void produce_tiles(const forward_params &p, forward_s
 
 // ---- consumer
 
-// What one thread holds of its warpgroup's 64 queries: elements of two rows, `row` and row + 8, in
+// One thread's part of its warpgroup's 64 queries: elements of two rows, `row` and row + 8, in
 // the fragment layout of hopper.cuh. Maxima m are those of S, before scale.
 template <int D> struct fragment {
     float s[BLOCK_KEYS / 2], o[D / 2];   // S, then P in fp32; O
@@ -381,10 +402,11 @@ __device__ __forceinline__ void apply_gain(fragment<D> &f, const float *__restri
 }
 
 // Ping-pong: consumers take turns in issuing products, in the order of their number. While one
-// multiplies, the others are at their exponentials. Without this they fall into step, and all of
-// them want the same unit at the same time.
+// multiplies, the others are at their exponentials. Without turns the consumers run in lockstep and
+// compete for the same unit.
 template <int D> struct ping_pong {
-    static const int THREADS = WARPGROUP * config<D>::CONSUMERS, FIRST_ID = 1;
+    static const int THREADS = WARPGROUP * config<D>::CONSUMERS;
+    static const int TURN = config<D>::TURN_BARRIER;
 
     // The first consumer begins: the others act as if they had just had a turn.
     static __device__ __forceinline__ void begin(int group)
@@ -392,30 +414,30 @@ template <int D> struct ping_pong {
 #pragma unroll
         for (int i = 0; i < config<D>::CONSUMERS - 1; i++)
             if (i < group)
-                named_barrier_arrive<THREADS>(FIRST_ID + i);
+                named_barrier_arrive<THREADS>(TURN + i);
     }
 
     static __device__ __forceinline__ void take(int group)
     {
-        named_barrier_sync<THREADS>(FIRST_ID + group);
+        named_barrier_sync<THREADS>(TURN + group);
     }
 
     static __device__ __forceinline__ void pass(int group)
     {
 #pragma unroll
         for (int i = 1; i < config<D>::CONSUMERS; i++)
-            named_barrier_arrive<THREADS>(FIRST_ID + (group + i) % config<D>::CONSUMERS);
+            named_barrier_arrive<THREADS>(TURN + (group + i) % config<D>::CONSUMERS);
     }
 
     static __device__ __forceinline__ void meet()
     {
-        named_barrier_sync<THREADS>(FIRST_ID + config<D>::CONSUMERS);
+        named_barrier_sync<THREADS>(config<D>::MEET_BARRIER);
     }
 
-    // Whether all threads of this consumer say so.
+    // The AND of `mine` over the 128 threads of this consumer.
     static __device__ __forceinline__ bool all(int group, bool mine)
     {
-        return named_barrier_all<WARPGROUP>(FIRST_ID + config<D>::CONSUMERS + 1 + group, mine);
+        return named_barrier_all<WARPGROUP>(config<D>::VOTE_BARRIER + group, mine);
     }
 };
 
@@ -464,8 +486,9 @@ __device__ __forceinline__ void issue_values(fragment<D> &f, uint32_t values, bo
     wgmma_commit();
 }
 
-// Online softmax: S becomes P; m, l and shrink are updated. Four lanes share a row; l stays apart
-// until the end. A row that has seen no key yet has a maximum of -inf and weights of 0.
+// Online softmax: S becomes P; m, l and shrink are updated. Four lanes share a row; each keeps its
+// own part of l until the epilogue. A row that has seen no key yet has a maximum of -inf and
+// weights of 0.
 template <int D> __device__ __forceinline__ void softmax(fragment<D> &f, float scale_log2)
 {
 #pragma unroll
@@ -477,12 +500,12 @@ template <int D> __device__ __forceinline__ void softmax(fragment<D> &f, float s
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
         shift = most == -INFINITY ? 0.0f : most * scale_log2;
-        f.shrink[half] = power_of_two(fmaf(f.m[half], scale_log2, -shift));
+        f.shrink[half] = exp2_approx(fmaf(f.m[half], scale_log2, -shift));
         f.m[half] = most;
 #pragma unroll
         for (int i = 2 * half; i < BLOCK_KEYS / 2; i += 4) {
-            f.s[i] = power_of_two(fmaf(f.s[i], scale_log2, -shift));
-            f.s[i + 1] = power_of_two(fmaf(f.s[i + 1], scale_log2, -shift));
+            f.s[i] = exp2_approx(fmaf(f.s[i], scale_log2, -shift));
+            f.s[i + 1] = exp2_approx(fmaf(f.s[i + 1], scale_log2, -shift));
             sum += f.s[i] + f.s[i + 1];
         }
         f.l[half] = fmaf(f.l[half], f.shrink[half], sum);
@@ -546,7 +569,7 @@ __device__ __forceinline__ void receive_scores(fragment<D> &f, const forward_par
     }
 }
 
-// The same, and takes the softmax.
+// receive_scores(), then the softmax.
 template <int D, int START, int MASK>
 __device__ __forceinline__ void finish_scores(fragment<D> &f, const forward_params &p,
                                               forward_smem<D> *smem, const item<D, MASK> &w, int n,
@@ -612,35 +635,36 @@ __device__ __forceinline__ void write_rows(fragment<D> &f, const forward_params 
 
 // ---- consumer: lists, and the test of scores
 //
-// A key block is passed over if for every query of the warpgroup, by the running maximum m,
+// A key block is skipped if for every query of the warpgroup
 //
-//   largest score of the block - m  <=  -log(BLOCK_KEYS blocks / spendable)
+//   largest score of the block  <=  m - log(BLOCK_KEYS blocks / skip_budget)
 //
-// with the blocks of the list. Its keys then have at most spendable / blocks of the weight of the
-// key that gave m, and all blocks that are passed over together at most `spendable` of the weight
-// that is summed. m only grows, so this holds in the end. A score that is no number fails the test.
+// where m is the running maximum and `blocks` the length of the list. The keys of the block then
+// have at most skip_budget / blocks of the weight of the key that gave m, and all skipped blocks
+// together at most skip_budget of the weight that is summed. m only grows, so this holds at the
+// end. A block with a score of NaN is never skipped.
 
-// Whether S matters. Each thread looks at its own elements; gap is / scale, as S is. A query that
-// has seen no key has a maximum of -inf, so the block of its own key always matters.
+// Whether S matters. Each thread tests its own elements; the margin is / scale, as S is. A query
+// that has seen no key has a maximum of -inf, so the block of its own key always matters.
 template <int D>
-__device__ __forceinline__ bool scores_matter(const fragment<D> &f, float gap, int group)
+__device__ __forceinline__ bool scores_matter(const fragment<D> &f, float margin, int group)
 {
     float most[2] = { -INFINITY, -INFINITY };
 
 #pragma unroll
     for (int i = 0; i < BLOCK_KEYS / 2; i++)
         most[i >> 1 & 1] = max_or_nan(most[i >> 1 & 1], f.s[i]);
-    return !ping_pong<D>::all(group, most[0] <= f.m[0] - gap && most[1] <= f.m[1] - gap);
+    return !ping_pong<D>::all(group, most[0] <= f.m[0] - margin && most[1] <= f.m[1] - margin);
 }
 
-// Passes over key block n: frees the stage of its V, and clears the block in the record of this
+// Skips key block n: frees the stage of its V, and clears the block in the record of this
 // warpgroup's queries; an atomic operation does not wait for memory. V must have arrived before its
 // stage is free, and only the thread that frees the stage waits for that: here nothing else holds
 // the producer back, so a warp that came late would miss the phase and wait for ever.
 template <int D, int MASK>
-__device__ __forceinline__ void pass_over(const forward_params &p, forward_smem<D> *smem,
-                                          const item<D, MASK> &w, int n, pipeline_state<STAGES> t,
-                                          int group)
+__device__ __forceinline__ void skip_block(const forward_params &p, forward_smem<D> *smem,
+                                           const item<D, MASK> &w, int n, pipeline_state<STAGES> t,
+                                           int group)
 {
     const int row = w.first / ATTENTION_TILE + group;
 
@@ -652,31 +676,31 @@ __device__ __forceinline__ void pass_over(const forward_params &p, forward_smem<
         atomicAnd(p.kept.row((int64_t)w.b * p.s.H + w.h, row) + n / 16, ~(3u << 2 * (n % 16)));
 }
 
-// The main loop of consume(), from key block n on. P V of the block before is in flight beside S
-// only if that block mattered. t is the stage of the last block, and false is returned if that one
-// did not matter: then nothing is left for the tail.
+// The main loop of consume() for lists, from key block n on. P V of the previous block overlaps
+// with S only if that block was not skipped. t becomes the stage of the last block. Returns false
+// if the last block was skipped: the tail has nothing to do.
 template <int D, int START, int MASK>
 __device__ __forceinline__ bool consume_list(fragment<D> &f, const forward_params &p,
                                              forward_smem<D> *smem, const item<D, MASK> &w,
                                              float step, int n, pipeline_state<STAGES> &t,
-                                             bool &any, int group)
+                                             bool &accumulate, int group)
 {
     for (; n >= 0; n = w.next(n - 1)) {
         pipeline_state<STAGES> before = t;
         t.advance();
         issue_scores<D, START, MASK>(f, p, smem, w, NULL, step, n, t, group);
         mbarrier_wait(&smem->v_full[before.stage], before.parity);
-        issue_values<D>(f, shared_address(smem->v[before.stage]), any);
-        any = true;
+        issue_values<D>(f, shared_address(smem->v[before.stage]), accumulate);
+        accumulate = true;
         ping_pong<D>::pass(group);
         wgmma_wait<1>();
         receive_scores<D, START, MASK>(f, p, smem, w, n, t);
-        bool matters = scores_matter<D>(f, w.gap, group);
+        bool matters = scores_matter<D>(f, w.skip_margin, group);
         if (matters)
             softmax<D>(f, p.s.scale * log2_e);
         finish_values<D>(f, smem, before);
         while (!matters) {
-            pass_over<D, MASK>(p, smem, w, n, t, group);
+            skip_block<D, MASK>(p, smem, w, n, t, group);
             n = w.next(n - 1);
             if (n < 0)
                 return false;
@@ -685,7 +709,7 @@ __device__ __forceinline__ bool consume_list(fragment<D> &f, const forward_param
             ping_pong<D>::pass(group);
             wgmma_wait<0>();
             receive_scores<D, START, MASK>(f, p, smem, w, n, t);
-            matters = scores_matter<D>(f, w.gap, group);
+            matters = scores_matter<D>(f, w.skip_margin, group);
             if (matters)
                 softmax<D>(f, p.s.scale * log2_e);
         }
@@ -712,15 +736,15 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
         const float *table =
             START == FROM_TABLE ? p.table.entries + w.h * p.table.length + TABLE_AROUND : NULL;
         int n = w.next(w.last_block);
-        bool any = false; // O holds something
-        bool last = true; // P V of the last block is left for the tail
+        bool accumulate = false;  // O holds something
+        bool tail_pending = true; // P V of the last block is left for the tail
 
         f.row = w.past(p) + w.first + in_block;
         f.m[0] = f.m[1] = -INFINITY;
         f.l[0] = f.l[1] = 0.0f;
         mbarrier_wait(&smem->q_full, q_parity);
         q_parity ^= 1;
-        next = smem->next;
+        next = smem->next_item;
         if (w.empty) {
             ping_pong<D>::meet(); // all have read what the producer overwrites
             if (threadIdx.x % WARPGROUP == 0)
@@ -741,15 +765,16 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
         // Main loop: S of this block and P V of the one before are in flight together. The softmax
         // waits for S only, and overlaps with P V.
         if constexpr (MASK == LISTED)
-            last = consume_list<D, START, MASK>(f, p, smem, w, step, w.next(n - 1), t, any, group);
+            tail_pending = consume_list<D, START, MASK>(f, p, smem, w, step, w.next(n - 1), t,
+                                                        accumulate, group);
         else
             for (n = w.next(n - 1); n >= 0; n = w.next(n - 1)) {
                 pipeline_state<STAGES> before = t;
                 t.advance();
                 issue_scores<D, START, MASK>(f, p, smem, w, table, step, n, t, group);
                 mbarrier_wait(&smem->v_full[before.stage], before.parity);
-                issue_values<D>(f, shared_address(smem->v[before.stage]), any);
-                any = true;
+                issue_values<D>(f, shared_address(smem->v[before.stage]), accumulate);
+                accumulate = true;
                 ping_pong<D>::pass(group);
                 if constexpr (MASK == DROPOUT)
                     draw_mask<D, MASK>(f, p, w, n);
@@ -766,9 +791,9 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
             mbarrier_arrive(&smem->q_empty);
 
         // Tail: P V of the last block, and the epilogue.
-        if (MASK != LISTED || last) {
+        if (MASK != LISTED || tail_pending) {
             mbarrier_wait(&smem->v_full[t.stage], t.parity);
-            issue_values<D>(f, shared_address(smem->v[t.stage]), any);
+            issue_values<D>(f, shared_address(smem->v[t.stage]), accumulate);
             finish_values<D>(f, smem, t);
         }
         t.advance();
@@ -830,9 +855,10 @@ alibi_status launch_forward(struct context *c, const struct attention_args *a, f
     TRY_RETURN(make_tensor_map(&p.q, a->q, config<D>::QUERIES));
     TRY_RETURN(make_tensor_map(&p.k, a->k, BLOCK_KEYS));
     TRY_RETURN(make_tensor_map(&p.v, a->v, BLOCK_KEYS));
-    TRY_RETURN(cuda_scratch(c, SCRATCH_SEMAPHORES, sizeof *p.taken, (void **)&p.taken));
     TRY_RETURN(
-        cuda_check(cudaMemsetAsync(p.taken, 0, sizeof *p.taken, c->stream), "attention forward"));
+        cuda_scratch(c, SCRATCH_SEMAPHORES, sizeof *p.item_counter, (void **)&p.item_counter));
+    TRY_RETURN(cuda_check(cudaMemsetAsync(p.item_counter, 0, sizeof *p.item_counter, c->stream),
+                          "attention forward"));
     return launch(c, "attention forward", kernel, grid, config<D>::THREADS, forward_smem_bytes<D>,
                   p);
 }
@@ -847,14 +873,14 @@ int wgmma_block_queries(int64_t D)
 alibi_status forward_wgmma(struct context *c, const struct attention_args *a,
                            struct kept_tiles kept, struct key_lists lists)
 {
-    forward_params p;
+    forward_params p = {};
 
     p.s = attention_shape_of(a);
     p.y = heads_of<bf16>(a->y);
     p.lse = (float *)a->lse.data;
     p.kept = kept;
     p.lists = lists;
-    p.spendable = (float)(LISTED_SCORES_SHARE * a->skip.eps);
+    p.skip_budget = (float)(LISTED_SCORES_SHARE * a->skip.eps);
     p.mask = weight_mask_of(a->dropout, a->k.shape[1]);
     p.table = { NULL, p.s.T + 2 * TABLE_AROUND };
     if (a->bias.kind == BIAS_TABLE) {

@@ -1,15 +1,14 @@
 // attention_lists.cu - lists of the tiles that attention visits where keys are skipped
 //
-// The forward pass walks along the row of a query block, in lists that attention_bounds.cu makes
-// when it decides. Only memory for them is found here. The backward pass walks down the column of a
-// key block. In the bits of skipping.kept each step of that is a load from another row, to the end
-// of the sequence: at 64K tokens a thousand loads, where a block of keys has a few dozen query
-// tiles. So the bits are transposed first.
+// Forward walks along the row of a query block; attention_bounds.cu writes that list, and this file
+// only reserves its memory. Backward walks down the column of a key block. In skipping.kept each
+// step is a load from another row: a thousand loads at 64K tokens, for a few dozen tiles. So the
+// bits are transposed first.
 //
-// Blocks of threads of the backward pass start in the order of their number, and the head with the
+// Thread blocks of the backward pass start in the order of their number, and the head with the
 // flattest slope has many times the work of the steepest. If it comes last, most of the GPU waits
 // for its first keys; therefore heads are sorted, those with most to do first. Within a head the
-// order stays as turns need it.
+// order stays as the semaphores need it.
 #include "ops/cuda/attention.cuh"
 
 namespace

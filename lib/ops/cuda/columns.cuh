@@ -66,8 +66,8 @@ __global__ void __launch_bounds__(LANES *WARPS, Op::BLOCKS)
     if (!partials)
         return;
 
-        // The sums of the warps, added in the order of the warps.
 #pragma unroll
+    // The sums of the warps, added in the order of the warps.
     for (int set = 0; set < Op::SETS; set++)
 #pragma unroll
         for (int n = 0; n < N; n++)

@@ -40,13 +40,11 @@ __device__ __forceinline__ void load_logits(float (&x)[N], const T *row, int v, 
 
 // exp(x - max). In bf16 one fused multiply-add and ex2.approx: the error, about 2^-22 and 2^-23
 // |max|, is far below the rounding of the logits.
-template <class T> __device__ __forceinline__ float exponential(float x, float max)
+template <class T> __device__ __forceinline__ float exp_minus_max(float x, float max)
 {
-    const float log2_e = 1.4426950408889634f;
-
     if (sizeof(T) == 4)
         return expf(x - max);
-    return power_of_two(fmaf(x, log2_e, -max * log2_e));
+    return exp2_approx(fmaf(x, log2_e, -max * log2_e));
 }
 
 template <class T, int N> __device__ __forceinline__ void copy_row(T *to, const T *from, int V)
@@ -88,7 +86,7 @@ __device__ __forceinline__ float sum_of_exp(const T *row, int n, float max)
         load_logits<N>(x, row, v, n);
 #pragma unroll
         for (int k = 0; k < N; k++)
-            sum += exponential<T>(x[k], max);
+            sum += exp_minus_max<T>(x[k], max);
     }
     return block_sum(sum);
 }
@@ -105,7 +103,7 @@ __device__ __forceinline__ void gradient(T *to, const T *row, int V, int n, floa
         load_logits<N>(x, row, v, n);
 #pragma unroll
         for (int k = 0; k < N; k++)
-            x[k] = share * exponential<T>(x[k], max);
+            x[k] = share * exp_minus_max<T>(x[k], max);
         if (target >= v && target < v + N)
 #pragma unroll
             for (int k = 0; k < N; k++)

@@ -8,8 +8,8 @@
  * export the functions of the table at the end of this file.
  *
  * Order and determinism: all work of a device goes through one stream, in the order of the calls.
- * No sum depends on the order in which thread blocks run: blocks that add to the same place take
- * turns, or write partial sums that a second kernel adds in a fixed order. */
+ * No sum depends on the order in which thread blocks run: blocks that add to the same place
+ * wait for a semaphore, or write partial sums that a second kernel adds in a fixed order. */
 #ifndef CUDA_H
 #define CUDA_H
 
@@ -40,8 +40,7 @@ enum scratch_place {
     SCRATCH_QUERIES,    /* attention backward: dQ in fp32; then weights and gradients of sinks */
     SCRATCH_ROWS,       /* attention backward: delta, one number per query and head */
     SCRATCH_NORMS,      /* norms of key tiles, and the largest up to each of them */
-    SCRATCH_SEMAPHORES, /* attention: items taken; backward: whose turn it is to add to a tile of dQ
-                         */
+    SCRATCH_SEMAPHORES, /* attention: counter of items; backward: who adds to a tile of dQ next */
     SCRATCH_BIAS,       /* attention: tables of biases; backward: partial gradients of the bias */
     SCRATCH_KEPT,       /* which key tiles attention uses */
     SCRATCH_LISTS,      /* the same as lists, see attention.cuh */
@@ -128,7 +127,7 @@ struct context {
     uint64_t frees; /* of buffers and scratch memory so far */
     bool chains;    /* the GPU can start a kernel before the last one has ended; see launch.cuh */
     bool chained;   /* the last work in the stream is a kernel that lets others start early */
-    bool blas_decodes; /* ALIBI_DECODE, see gpu.md */
+    bool blas_decodes; /* ALIBI_DECODE, see docs/gpu.md */
     struct {
         struct cuda_replay work[REPLAYS], *recording;
         int64_t calls;
@@ -162,6 +161,9 @@ static inline size_t cuda_bytes(const int64_t *factors, int count)
 alibi_status cuda_check(cudaError_t error, const char *what);
 /* The memory is not cleared. */
 alibi_status cuda_scratch(struct context *c, enum scratch_place place, size_t bytes, void **out);
+/* The same for cuda_bytes(factors). */
+alibi_status cuda_scratch_for(struct context *c, enum scratch_place place, const int64_t *factors,
+                              int count, void **out);
 /* What one area of a caller's workspace takes of it. */
 static inline size_t cuda_borrowed_bytes(size_t bytes)
 {
@@ -169,9 +171,6 @@ static inline size_t cuda_borrowed_bytes(size_t bytes)
 
     return bytes > SIZE_MAX - grain ? SIZE_MAX : (bytes + grain - 1) / grain * grain;
 }
-/* The same for cuda_bytes(factors). */
-alibi_status cuda_scratch_for(struct context *c, enum scratch_place place, const int64_t *factors,
-                              int count, void **out);
 alibi_status cuda_new(struct context *c, void **out, size_t bytes, const char *what);
 bool cuda_try_new(struct context *c, void **out, size_t bytes); /* false, no message: no memory */
 void cuda_free(struct context *c, void *buffer, size_t bytes);  /* waits for work in flight */

@@ -297,7 +297,7 @@ alibi_status cuda_finish(struct device *dev)
     return cuda_check(cudaStreamSynchronize(c->stream), "waiting for its work");
 }
 
-/* One event serves all: a wait keeps the point at which the event was recorded before it. */
+/* One event serves all: cudaStreamWaitEvent captures the event's current record. */
 static alibi_status join(struct context *c, cudaStream_t first, cudaStream_t second)
 {
     static const char what[] = "waiting for another stream";
@@ -431,7 +431,7 @@ static alibi_status check_visible(int64_t gpu)
     return ALIBI_OK;
 }
 
-/* ALIBI_DECODE of the environment, see gpu.md. */
+/* ALIBI_DECODE of the environment, see docs/gpu.md. */
 static bool decodes_by(const char *way)
 {
     const char *text = getenv("ALIBI_DECODE");
@@ -447,7 +447,7 @@ static alibi_status read_properties(struct context *c, char name[CUDA_NAME_MAX])
     if (p.major < 8)
         return fail(ALIBI_DEVICE, "GPU '%s' has compute capability %d.%d, 8.0 is needed", p.name,
                     p.major, p.minor);
-    c->mma_sync = p.major != 9 || getenv("ALIBI_MMA_SYNC") != NULL; /* for tests, see gpu.md */
+    c->mma_sync = p.major != 9 || getenv("ALIBI_MMA_SYNC") != NULL; /* for tests, see docs/gpu.md */
     c->chains = p.major >= 9 && !decodes_by("unchained");
     c->blas_decodes = decodes_by("blas");
     c->multiprocessors = p.multiProcessorCount;

@@ -105,7 +105,7 @@ struct iota {
 };
 
 // Bits that the numbers 0..V-1 need.
-int bits_of(int64_t V)
+int id_bits(int64_t V)
 {
     int bits = 1;
 
@@ -140,7 +140,7 @@ alibi_status sort(struct context *c, struct sorting *s, struct tensor tokens, in
 {
     const int64_t count = tensor_count(tokens);
     const size_t bytes = ids_bytes(1, count);
-    const int bits = bits_of(V);
+    const int bits = id_bits(V);
     size_t total;
     char *all;
 
@@ -354,7 +354,7 @@ size_t cuda_sorting_bytes(struct context *c, int64_t rows)
 {
     size_t all, temp;
 
-    return sorting_bytes(c, &all, &temp, rows, bits_of(INT32_MAX)) == ALIBI_OK ? all : SIZE_MAX;
+    return sorting_bytes(c, &all, &temp, rows, id_bits(INT32_MAX)) == ALIBI_OK ? all : SIZE_MAX;
 }
 
 size_t cuda_aside_bytes(int64_t rows, int64_t C)

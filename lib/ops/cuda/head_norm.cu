@@ -6,9 +6,8 @@
 // A lane has N of the pairs of numbers that R mixes: N numbers and their N partners half a head
 // away, or 2 N neighbours. Without a rotation the former.
 //
-//   forward_kernel    a team of lanes takes one head, a lane 2 x 16 bytes of it, which it reads
-//   once backward_kernel   a block takes heads of queries or heads of keys, its teams in turns. A
-//   lane
+//   forward_kernel    a team of lanes takes one head, and reads it once: 2 x 16 bytes per lane
+//   backward_kernel   a block takes heads of queries, or heads of keys; its teams alternate. A lane
 //                     keeps its columns, so gradients of the weights stay in registers to the end
 //   plain_...         the same for heads that are too wide or not aligned: a warp takes a head, a
 //                     lane its pairs lane, lane + 32, ..., which it reads again for each pass. For
@@ -35,7 +34,7 @@ template <class T> struct head_norm_params {
     float eps;
 };
 
-// Head number `item` of all rows' heads of the kinds first..KEYS.
+// Head number `item` when each row has `heads` of them, beginning with head `from`.
 struct head_place {
     int64_t b, l;
     int h;
@@ -66,7 +65,7 @@ struct head_place {
     }
 };
 
-// Pairs n..n+N-1 of a head: (a[k], b[k]). Of an odd number of numbers the last has no partner.
+// Pairs n..n+N-1 of a head: (a[k], b[k]). If D is odd, the last number has no partner.
 template <int N> struct pairs {
     float a[N], b[N];
 
@@ -119,7 +118,7 @@ template <int N> struct pairs {
     }
 
     // Rotates by the angles of a position, or back.
-    __device__ __forceinline__ void turn(const float *angles, int n, int D, float direction)
+    __device__ __forceinline__ void rotate_by(const float *angles, int n, int D, float direction)
     {
         float cosine[N], sine[N];
 
@@ -210,7 +209,7 @@ __global__ void __launch_bounds__(THREADS)
         return;
     weight.load_from(p.weight[at.key], n, p.D, p.angles.halves);
     norm(x, weight, rstd);
-    x.turn(at.angles(p), n, p.D, 1.0f);
+    x.rotate_by(at.angles(p), n, p.D, 1.0f);
     x.store_to(at.in(p.y), n, p.D, p.angles.halves);
 }
 
@@ -238,7 +237,7 @@ __global__ void __launch_bounds__(THREADS, 2)
         if (inside) {
             x.load_from(at.in(p.x), n, p.D, halves);
             dy.load_from(at.in(p.dy), n, p.D, halves);
-            dy.turn(at.angles(p), n, p.D, -1.0f);
+            dy.rotate_by(at.angles(p), n, p.D, -1.0f);
         }
         const float rstd = rsqrtf(team_sum(x.squares(), team) / (float)p.D + p.eps);
         const float mean = team_sum(products(x, dy, weight), team) * rstd / (float)p.D;
@@ -306,12 +305,13 @@ __global__ void __launch_bounds__(LANES *PLAIN_FORWARD_WARPS)
         x.load_from(at.in(p.x), n, p.D, p.angles.halves);
         weight.load_from(p.weight[at.key], n, p.D, p.angles.halves);
         norm(x, weight, rstd);
-        x.turn(at.angles(p), n, p.D, 1.0f);
+        x.rotate_by(at.angles(p), n, p.D, 1.0f);
         x.store_to(at.in(p.y), n, p.D, p.angles.halves);
     });
 }
 
-// partials [slices, KINDS, columns]: of columns from..from+columns-1; block (slice, kind).
+// partials [slices, KINDS, columns]: of columns first_column..first_column+columns-1; block (slice,
+// kind).
 template <class T>
 __global__ void __launch_bounds__(LANES *WARPS)
     plain_backward_kernel(struct head_norm_params<T> p, float *partials, int first_column,
@@ -337,7 +337,7 @@ __global__ void __launch_bounds__(LANES *WARPS)
         const auto read = [&](pairs<1> &x, pairs<1> &dy, pairs<1> &weight, int n) {
             x.load_from(at.in(p.x), n, p.D, halves);
             dy.load_from(at.in(p.dy), n, p.D, halves);
-            dy.turn(at.angles(p), n, p.D, -1.0f);
+            dy.rotate_by(at.angles(p), n, p.D, -1.0f);
             weight.load_from(p.weight[kind], n, p.D, halves);
         };
         float sum = 0.0f;

@@ -20,6 +20,7 @@
 #include "ops/cuda/ptx_hopper.cuh"
 
 enum {
+    WARP = 32,                                // threads
     WARPGROUP = 128,                          // threads
     WGMMA_M = 64,                             // rows of A and of the accumulator
     WGMMA_K = 16,                             // numbers summed by one instruction
@@ -132,7 +133,7 @@ __device__ __forceinline__ void pack_operand(uint32_t (&a)[N / 16][4], const flo
 
 // ---- barriers
 
-// Once for a warp, after all of its lanes.
+// One arrival per warp, after all its lanes.
 __device__ __forceinline__ void warp_arrive(mbarrier *b)
 {
     __syncwarp();

@@ -13,6 +13,8 @@
 
 typedef __nv_bfloat16 bf16;
 
+static const float log2_e = 1.4426950408889634f;
+
 template <class Kernel> alibi_status allow_shared(const char *what, Kernel kernel, size_t shared)
 {
     if (shared <= 32 << 10) // together with static shared memory it may exceed the default, 48 KiB
@@ -32,9 +34,9 @@ alibi_status launch(struct context *c, const char *what, void (*kernel)(Paramete
     return cuda_check(start_kernel(kernel, grid, block, shared, c->stream, arguments...), what);
 }
 
-// The same for the kernels of a step of decoding, which take less time than it takes to launch them
-// and to fill the GPU. In a recorded step such a kernel starts while the one before it runs, and
-// waits inside (programmatic dependent launch). It must, in every thread,
+// launch() for kernels of a decoding step, which run for less time than a launch takes. In a
+// recorded step such a kernel starts while the one before it runs, and waits inside (programmatic
+// dependent launch). It must, in every thread,
 //
 //   - call wait_for_kernel_before() before it reads what another kernel of the step may have
 //     written, and before it writes anything. What the step began with may be read earlier:
@@ -262,7 +264,7 @@ template <int N, class T> __device__ __forceinline__ void store_bits(T *to, bits
 }
 
 // Rounds to T.
-template <class T, int N> __device__ __forceinline__ bits<T, N> bits_of(const float (&x)[N])
+template <class T, int N> __device__ __forceinline__ bits<T, N> round_to_bits(const float (&x)[N])
 {
     union {
         chunk<T, N> numbers;

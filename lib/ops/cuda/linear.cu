@@ -51,13 +51,15 @@ enum {
     SPLIT_BASES = 4,   // of them whose sums are split, with TUNING_WIDE
     SPLITS = 16,       // at most
     SPLIT_TILES = 132, // of a product whose sums are split: as many as run at once, or fewer
+    TILE_M = 128,      // of results, as cuBLASLt computes them
+    TILE_N = 256,
     CANDIDATES = ALGORITHMS + SPLIT_BASES * (SPLITS - 1),
     TIMED_RUNS = 4,  // of each; the fastest counts
     PLAN_FORMAT = 1, // of struct plan_key and of what is tried, in the choices that are stored
 };
 static const float TOO_SLOW = 1.2f; // times the fastest: it is tried no more
 
-// What a plan depends on. Every byte is set, so keys are compared as bytes.
+// The key of a plan. Every byte is set, so keys compare as bytes.
 struct plan_key {
     int64_t m, n, k;
     uint8_t transpose_a, transpose_b, type, sums, epilogue, decoding;
@@ -250,7 +252,7 @@ void split_sums(struct context *c, struct cuda_plan *plan, const struct product 
     const uint32_t in_order = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const int bases = plan->count < SPLIT_BASES ? plan->count : (int)SPLIT_BASES;
 
-    if (ceil_div(p->m, 128) * ceil_div(p->n, 256) > SPLIT_TILES)
+    if (ceil_div(p->m, TILE_M) * ceil_div(p->n, TILE_N) > SPLIT_TILES)
         return;
     for (int i = 0; i < bases; i++)
         for (int32_t parts = 2; parts <= SPLITS; parts++) {
@@ -274,7 +276,7 @@ void split_sums(struct context *c, struct cuda_plan *plan, const struct product 
         }
 }
 
-// With TUNING_WIDE, or for a choice. Where there is no memory for it, cuBLASLt offers less.
+// For TUNING_WIDE and stored choices. If memory is short, the smaller workspace stays.
 void grow_workspace(struct context *c)
 {
     void *larger = NULL;
@@ -334,8 +336,8 @@ struct product_choice *find_choice(struct context *c, const struct plan_key *key
                                             sizeof wanted, compare_products);
 }
 
-// Whether it is among the algorithms of the plan. Otherwise it is dropped: the product has other
-// bits from now on.
+// True if the stored algorithm is among the plan's. If not, the choice is dropped, and the product
+// has other bits from now on.
 bool recall_choice(struct context *c, struct cuda_plan *plan, struct product_choice *choice)
 {
     struct product_choice *end = c->choices.list + c->choices.count;
@@ -357,9 +359,8 @@ bool is_large(const struct context *c, const struct product *p)
     return !p->decoding && 2.0 * (double)p->m * (double)p->n * (double)p->k >= c->autotune.flops;
 }
 
-// What is tried for a product that is chosen with TUNING_WIDE is found again when its choice is
-// given. All other products have the algorithms that they have by default, whatever is chosen for
-// these.
+// A TUNING_WIDE product searches the same candidates when its choice is restored. Other products
+// keep their default candidates.
 alibi_status list_algorithms(struct context *c, struct cuda_plan *plan, const struct product *p)
 {
     struct product_choice *choice = find_choice(c, &plan->key);
@@ -456,7 +457,7 @@ __global__ void __launch_bounds__(FINGERPRINT_THREADS)
         atomicAdd(sum, (unsigned long long)mine);
 }
 
-// Of D, and of aux if there is one. Waits.
+// Fingerprint of D and, if present, aux. Synchronises.
 alibi_status fingerprint(struct context *c, uint64_t *out, const struct product *p, const void *d)
 {
     const int64_t words = p->m * p->n * (int64_t)dtype_bytes(p->sums) / 2;
@@ -542,7 +543,7 @@ out:
     return status;
 }
 
-// Whether now is the time, which comes once.
+// True once: when the product is due.
 bool is_worth_tuning(struct context *c, struct cuda_plan *plan, const struct product *p)
 {
     if (plan->tuned || !is_large(c, p))
@@ -770,7 +771,7 @@ alibi_status cuda_set_choices(struct device *dev, const struct choices *given)
     return ALIBI_OK;
 }
 
-// Of both padded operands, in fp32; each begins at a multiple of 16 bytes.
+// Bytes of both padded operands in fp32, each 16-byte aligned.
 size_t cuda_decode_bytes(int64_t in, int64_t out)
 {
     const int64_t factors[] = { DECODE_ROWS, ceil_div(in, 8) + ceil_div(out, 8), 8,

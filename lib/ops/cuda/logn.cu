@@ -29,7 +29,7 @@ template <class T> struct logn_params {
         return v.row(row / L, row % L, h);
     }
 
-    // What is common to all heads of a row.
+    // The factor of a row, the same for all heads.
     __device__ __forceinline__ float row_factor(int64_t row) const
     {
         const int64_t position = length ? length[row / L] - 1 : start + row % L;

@@ -32,7 +32,7 @@ template <class Word> __global__ void fill(Word *to, int64_t count, Word word)
         to[i] = word;
 }
 
-template <class T> uint32_t bits_of(T value)
+template <class T> uint32_t word_bits(T value)
 {
     uint32_t bits = 0;
 
@@ -45,11 +45,11 @@ uint32_t word_of(enum dtype type, double value)
 {
     switch (type) {
     case DTYPE_I32:
-        return bits_of((int32_t)value);
+        return word_bits((int32_t)value);
     case DTYPE_BF16:
-        return bits_of(__float2bfloat16_rn((float)value));
+        return word_bits(__float2bfloat16_rn((float)value));
     default:
-        return bits_of((float)value);
+        return word_bits((float)value);
     }
 }
 

@@ -92,7 +92,7 @@ __device__ __forceinline__ bits<T, N> add_branch(const struct norm_forward<T> &a
 #pragma unroll
     for (int k = 0; k < N; k++)
         sum[k] += x.at(k);
-    const bits<T, N> rounded = bits_of<T>(sum);
+    const bits<T, N> rounded = round_to_bits<T>(sum);
     store_bits<N>(a.sum + i, rounded);
     return rounded;
 }
@@ -307,7 +307,7 @@ template <class T> struct norm_backward {
     float per_row; // 1 / C
 };
 
-// Of g and of g * n over a row: their sums, then their means.
+// Sums over a row of g and g * n; later their means.
 struct row_sums {
     float g, gn;
 };
@@ -355,11 +355,11 @@ enum { STRIPS = 2, STRIP_X = 0, STRIP_DY, STRIP_DX, STRIP_ROWS };
 
 template <class T, int R> struct strip {
     float mean[R], rstd[R];
-    int turn;
+    int buffer;
 
     __device__ __forceinline__ uint4 *numbers(int k, int which) const
     {
-        return dynamic_shared<uint4>() + ((turn * R + k) * STRIP_ROWS + which) * blockDim.x +
+        return dynamic_shared<uint4>() + ((buffer * R + k) * STRIP_ROWS + which) * blockDim.x +
                threadIdx.x;
     }
 
@@ -368,7 +368,7 @@ template <class T, int R> struct strip {
     {
         __shared__ float of_warp[STRIPS][warps_of<R>][2 * R];
 
-        return of_warp[turn][threadIdx.x / 32];
+        return of_warp[buffer][threadIdx.x / 32];
     }
 
     __device__ __forceinline__ void load_statistics(const struct norm_backward<T> &a,
@@ -461,7 +461,7 @@ __device__ __forceinline__ void write_row(const struct norm_backward<T> &a, int6
         sum[i] = dx.at(i) + input_gradient<CENTRED>(dy.at(i) * weight[i], n, s.rstd[k], means);
         y[i] = output(n, weight[i], bias[i]);
     }
-    const bits<T, N> stored = bits_of<T, N>(sum);
+    const bits<T, N> stored = round_to_bits<T, N>(sum);
     store_bits<N>(a.dx + at, stored);
     if (SUMS)
 #pragma unroll
@@ -490,7 +490,7 @@ __global__ void __launch_bounds__(32 * warps_of<R>) backward_kernel(struct norm_
     if (c < a.C && a.bias)
         load<N>(bias, a.bias + c);
     for (; first < a.rows; first += step) {
-        const strip<T, R> next = { {}, {}, s.turn ^ 1 };
+        const strip<T, R> next = { {}, {}, s.buffer ^ 1 };
         struct row_sums sums[R] = {};
 
         // Start loading the next strip, wait for this one.
@@ -499,7 +499,7 @@ __global__ void __launch_bounds__(32 * warps_of<R>) backward_kernel(struct norm_
 
         // Column sums stay in registers; the two means of each row need the whole block.
         add_strip<T, N, R>(dweight, dbias, sums, s, weight);
-        means_of_block<R>(sums, of_warp[s.turn], a.per_row);
+        means_of_block<R>(sums, of_warp[s.buffer], a.per_row);
 
         // dx, from the numbers that are still in shared memory.
 #pragma unroll
@@ -507,7 +507,7 @@ __global__ void __launch_bounds__(32 * warps_of<R>) backward_kernel(struct norm_
             if (first + k < a.rows && c < a.C)
                 write_row<CENTRED, SUMS>(a, (first + k) * a.C + c, s, k, weight, bias, sums[k],
                                          dx_sums);
-        s.turn = next.turn;
+        s.buffer = next.buffer;
     }
 
     // The group's column sums.

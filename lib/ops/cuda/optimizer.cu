@@ -63,9 +63,8 @@ template <class Copy> struct adamw_step {
             g[k] *= gradient_scale;
             first[k] = beta1 * first[k] + rest1 * g[k];
             second[k] = beta2 * second[k] + rest2 * g[k] * g[k];
-            change[k] = -lr * __fdividef(first[k] * correct1,
-                                         sqrtf(second[k] * correct2) +
-                                             eps); // within 2 units in the last place
+            // The fast division is within 2 units in the last place.
+            change[k] = -lr * __fdividef(first[k] * correct1, sqrtf(second[k] * correct2) + eps);
         }
         weights.template move<N>(i, change);
         store<N>(m + i, first);

@@ -1,4 +1,5 @@
-// ptx.cuh - what no C++ compiler understands, as functions: PTX, launches, dynamic shared memory
+// ptx.cuh - PTX, launches and dynamic shared memory as functions: what a C++ compiler cannot
+// compile
 //
 // Instructions that every GPU from sm_80 on has; ptx_hopper.cuh has those of sm_90a. tests/emulate
 // has files of the same names and contracts, by which the kernels run on a CPU.
@@ -36,7 +37,8 @@ cudaError_t start_in_chain(void (*kernel)(Parameters...), dim3 grid, dim3 block,
     return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
-// Until the kernel before this one has ended, and what it wrote can be read.
+// Waits until the previous kernel has ended and its writes are visible (griddepcontrol.wait, the
+// runtime's cudaGridDependencySynchronize).
 __device__ __forceinline__ void wait_for_kernel_before()
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -44,7 +46,8 @@ __device__ __forceinline__ void wait_for_kernel_before()
 #endif
 }
 
-// The next kernel may start when all blocks of this one have come here, or have ended.
+// The next kernel may start when all blocks of this one have come here, or have ended
+// (griddepcontrol.launch_dependents, the runtime's cudaTriggerProgrammaticLaunchCompletion).
 __device__ __forceinline__ void let_next_kernel_start()
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -72,7 +75,7 @@ template <class T> __device__ __forceinline__ T *dynamic_shared()
 }
 
 // 2^x with a relative error of about 2^-22; subnormal results become 0. For results in bf16.
-__device__ __forceinline__ float power_of_two(float x)
+__device__ __forceinline__ float exp2_approx(float x)
 {
     float y;
 
@@ -152,17 +155,17 @@ __device__ __forceinline__ void copy_async_commit()
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-// Until all copies of this thread are there; others see them after a barrier.
+// Waits for this thread's copies. Other threads see them after a barrier.
 __device__ __forceinline__ void copy_async_wait()
 {
     asm volatile("cp.async.wait_group 0;" ::: "memory");
 }
 
-// ---- turns: blocks that add to the same numbers in global memory in a fixed order
+// ---- semaphores: thread blocks that add to the same numbers in global memory in a fixed order
 //
-// A block takes its turn when `order` others have passed it on. A thread looks at the count, takes
-// the turn, and meets the others at a barrier; then they add. After another barrier a thread passes
-// the turn on: barriers and fences together order what all threads did.
+// A block adds when `order` others have released the semaphore. A thread peeks at the count, waits
+// for it, and meets the others at a barrier; then they add. After another barrier a thread releases
+// the semaphore: barriers and fences together order what all threads did.
 
 // Does not wait for the answer, which may be old when it comes.
 __device__ __forceinline__ int semaphore_peek(const int *semaphore)
@@ -186,7 +189,7 @@ __device__ __forceinline__ void semaphore_release(int *semaphore)
                  : "memory");
 }
 
-// at[n * STEP] += x[n], for the block whose turn it is.
+// at[n * STEP] += x[n], between semaphore_wait() and semaphore_release().
 template <int STEP, int N>
 __device__ __forceinline__ void red_add_ordered(float4 *at, const float (&x)[N][4])
 {
@@ -210,7 +213,7 @@ __device__ __forceinline__ void red_add_ordered(float4 *at, const float (&x)[N][
 #endif
 }
 
-// The compiler takes it for a number that it does not know.
+// Hides the value of x from the optimiser.
 __device__ __forceinline__ void hide(int &x)
 {
     asm volatile("" : "+r"(x));

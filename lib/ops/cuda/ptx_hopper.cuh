@@ -151,7 +151,7 @@ template <int THREADS> __device__ __forceinline__ void named_barrier_arrive(int 
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(THREADS) : "memory");
 }
 
-// The same as sync; whether all threads say so.
+// named_barrier_sync() that also returns the AND of `mine`.
 template <int THREADS> __device__ __forceinline__ bool named_barrier_all(int id, bool mine)
 {
     int all;
@@ -255,9 +255,9 @@ __device__ __forceinline__ void tma_store_wait()
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
-// ---- turns of blocks at a place in global memory
+// ---- semaphores: thread blocks that add to the same place in global memory in a fixed order
 
-// The turn orders TMA stores of different blocks: acquire and release order ordinary accesses, and
+// As those of ptx.cuh, for TMA stores: acquire and release order ordinary accesses, and
 // fence.proxy.async extends that order to TMA.
 __device__ __forceinline__ void semaphore_wait_tma(const int *semaphore, int order)
 {

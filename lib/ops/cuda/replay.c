@@ -21,7 +21,7 @@ static void give_up(struct context *c, struct cuda_replay *r)
     c->replay.off = true;
 }
 
-/* That of the key, or the one that was not used for longest, emptied. */
+/* The entry of the key; otherwise the least recently used one, emptied. */
 static struct cuda_replay *find(struct context *c, struct work_key key)
 {
     struct cuda_replay *oldest = &c->replay.work[0];

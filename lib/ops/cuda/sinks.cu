@@ -60,7 +60,7 @@ struct query {
 
 // The factor cosine + i sine that takes pair n from the query's position to i', the farthest one.
 template <class T>
-__device__ __forceinline__ float2 turn(const sinks_params<T> &p, const query &w, int n)
+__device__ __forceinline__ float2 rotation_between(const sinks_params<T> &p, const query &w, int n)
 {
     const float *from = p.rotation.table + (int64_t)(p.ragged.length ? w.b : w.i) * p.s.D,
                 *to = p.farthest;
@@ -82,7 +82,7 @@ __device__ __forceinline__ float rotated(const sinks_params<T> &p, const query &
     const bool second = p.rotation.halves ? d >= half : d & 1;
     const int n = !p.rotation.halves ? d / 2 : second ? d - half : d;
     const int partner = p.rotation.halves ? (second ? d - half : d + half) : d ^ 1;
-    const float2 t = turn(p, w, n);
+    const float2 t = rotation_between(p, w, n);
 
     return t.x * to_float(x[d]) + (second ? sign : -sign) * t.y * to_float(x[partner]);
 }
@@ -244,8 +244,8 @@ __global__ void __launch_bounds__(32 * WARPS) keys_kernel(const __grid_constant_
     }
 }
 
-// dbias of head h. At the distance window + n are sink j of query window + j + n, one query of each
-// sequence; and, for j = sinks - 1 - n, all queries from window + sinks - 1 on.
+// dbias of head h. Distance window + n occurs at sink j for query window + j + n (one per sequence)
+// and, for j = sinks - 1 - n, at every query from window + sinks - 1 on.
 template <class T>
 __global__ void __launch_bounds__(256)
     bias_kernel(const __grid_constant__ sinks_params<T> p, float *dbias)

@@ -48,7 +48,7 @@ template <class T> T *dynamic_shared()
     return reinterpret_cast<T *>(emulate::dynamic_shared());
 }
 
-inline float power_of_two(float x)
+inline float exp2_approx(float x)
 {
     const float y = exp2f(x);
 
@@ -135,11 +135,11 @@ inline int semaphore_peek(const int *semaphore)
     return *semaphore;
 }
 
-// Blocks run one after another: a turn that has not come never comes.
+// Blocks run one after another: a semaphore that is not there yet never will be.
 inline void semaphore_wait(const int *semaphore, int, int order)
 {
     if (*semaphore != order)
-        emulate::break_device("a turn that never comes, or has passed");
+        emulate::break_device("a semaphore that is never released, or was released too often");
 }
 
 inline void semaphore_release(int *semaphore)

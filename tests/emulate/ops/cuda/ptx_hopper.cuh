@@ -95,7 +95,7 @@ void multiply(float (&d)[N / 2], const operand &b, const emulate::offer &mine, L
         d[i] = (accumulate ? d[i] : 0.0f) + sums[i / 2 % 2][i / 4 * 2 + i % 2];
 }
 
-// All lanes are here, so that none is far behind.
+// All lanes meet first, so their products start together.
 inline void start_product(std::function<void()> product)
 {
     __syncwarp();
@@ -336,12 +336,12 @@ inline void tma_store_wait()
     emulate::finish(emulate::STORES_WRITTEN, 0);
 }
 
-// ---- turns: a block runs when those before it have ended
+// ---- semaphores: a block runs when those before it have ended
 
 inline void semaphore_wait_tma(const int *semaphore, int order)
 {
     if (*semaphore < order)
-        emulate::break_device("a block waits for the turn of one that comes after it");
+        emulate::break_device("a block waits for the semaphore of one that comes after it");
 }
 
 inline void semaphore_release_tma(int *semaphore)
