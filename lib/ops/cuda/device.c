@@ -75,9 +75,11 @@ static alibi_status no_room(size_t bytes, const char *what)
     forget_error();
     if (cudaMemGetInfo(&free_bytes, &total) != cudaSuccess)
         forget_error();
-    return fail(ALIBI_MEMORY,
-                "the GPU has no memory left for %s: it needs %.1f GiB, %.1f GiB of %.1f are free",
-                what, gib(bytes), gib(free_bytes), gib(total));
+    return fail(
+        ALIBI_MEMORY,
+        "the GPU has no memory left for %s: it needs %.1f GiB, %.1f GiB of %.1f are free; use "
+        "a smaller model, batch or length",
+        what, gib(bytes), gib(free_bytes), gib(total));
 }
 
 /* ---- memory */

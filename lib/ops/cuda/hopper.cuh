@@ -70,7 +70,8 @@ inline alibi_status make_tensor_map(CUtensorMap *map, struct tensor view, int ro
                CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
         return fail(ALIBI_DEVICE,
-                    "attention: the driver refused a tensor map of %lld x %lld x %lld x %lld",
+                    "attention: the driver refused a tensor map of %lld x %lld x %lld x %lld; set "
+                    "ALIBI_MMA_SYNC=1 to use other kernels",
                     (long long)view.shape[0], (long long)view.shape[1], (long long)view.shape[2],
                     (long long)view.shape[3]);
     return ALIBI_OK;
