@@ -259,13 +259,6 @@ template <class T, int N> alibi_status scatter_rows(struct context *c, struct sc
     return launch(c, "embedding", join_kernel<T, N>, dim3((unsigned)cuts), block, 0, a);
 }
 
-size_t aside_bytes(int64_t rows, int64_t C)
-{
-    const int64_t factors[] = { ceil_div(rows, SEGMENT), C, (int64_t)sizeof(float) };
-
-    return cuda_bytes(factors, 3);
-}
-
 template <class T>
 alibi_status add_to_weight(struct context *c, struct tensor dweight, struct tensor dy,
                            struct tensor tokens, double scale)
@@ -280,7 +273,7 @@ alibi_status add_to_weight(struct context *c, struct tensor dweight, struct tens
                      .scale = (float)scale };
 
     TRY_RETURN(sort(c, &s, tokens, dweight.shape[0]));
-    TRY_RETURN(cuda_scratch(c, SCRATCH_SUMS, aside_bytes(rows, C), (void **)&a.aside));
+    TRY_RETURN(cuda_scratch(c, SCRATCH_SUMS, cuda_aside_bytes(rows, C), (void **)&a.aside));
     a.tokens = s.tokens;
     a.order = s.order;
     if (C % N == 0 && aligned(a.dweight, a.aside, a.dy))
@@ -359,5 +352,7 @@ size_t cuda_sorting_bytes(struct context *c, int64_t rows)
 
 size_t cuda_aside_bytes(int64_t rows, int64_t C)
 {
-    return aside_bytes(rows, C);
+    const int64_t factors[] = { ceil_div(rows, SEGMENT), C, (int64_t)sizeof(float) };
+
+    return cuda_bytes(factors, 3);
 }
