@@ -1234,6 +1234,26 @@ alibi_status launch_backward(struct context *c, const backward_params &p,
                              (int64_t)p.s.B * p.blocks * (is_long ? 2 : 1), (int64_t)p.s.H * p.s.T);
 }
 
+// Launches the kernel of a mask.
+template <int D>
+alibi_status launch_mask(struct context *c, const backward_params &p,
+                         const struct attention_args *a, mask_kind mask)
+{
+    switch (mask) {
+    case PACKED:
+        return launch_backward<D, PACKED>(c, p, a);
+    case DROPOUT:
+        return launch_backward<D, DROPOUT>(c, p, a);
+    case WINDOW:
+        return launch_backward<D, WINDOW>(c, p, a);
+    case LISTED:
+        return launch_backward<D, LISTED>(c, p, a);
+    case CAUSAL:
+        break;
+    }
+    return launch_backward<D, CAUSAL>(c, p, a);
+}
+
 } // namespace
 
 bool wgmma_rotates(const struct attention_args *a)
@@ -1273,21 +1293,6 @@ alibi_status backward_wgmma(struct context *c, const struct attention_args *a, c
     TRY_RETURN(make_tensor_map(&p.dy, a->dy, QUERIES));
     TRY_RETURN(make_tensor_map(&p.k, a->k, BLOCK_KEYS));
     TRY_RETURN(make_tensor_map(&p.v, a->v, BLOCK_KEYS));
-    switch (lists.bits ? LISTED : mask_kind_of(a)) {
-    case PACKED:
-        return D == 64 ? launch_backward<64, PACKED>(c, p, a)
-                       : launch_backward<128, PACKED>(c, p, a);
-    case DROPOUT:
-        return D == 64 ? launch_backward<64, DROPOUT>(c, p, a)
-                       : launch_backward<128, DROPOUT>(c, p, a);
-    case WINDOW:
-        return D == 64 ? launch_backward<64, WINDOW>(c, p, a)
-                       : launch_backward<128, WINDOW>(c, p, a);
-    case LISTED:
-        return D == 64 ? launch_backward<64, LISTED>(c, p, a)
-                       : launch_backward<128, LISTED>(c, p, a);
-    case CAUSAL:
-        break;
-    }
-    return D == 64 ? launch_backward<64, CAUSAL>(c, p, a) : launch_backward<128, CAUSAL>(c, p, a);
+    const mask_kind mask = lists.bits ? LISTED : mask_kind_of(a);
+    return D == 64 ? launch_mask<64>(c, p, a, mask) : launch_mask<128>(c, p, a, mask);
 }

@@ -863,6 +863,26 @@ alibi_status launch_forward(struct context *c, const struct attention_args *a, f
                   p);
 }
 
+// Launches the kernel of a mask.
+template <int D>
+alibi_status launch_mask(struct context *c, const struct attention_args *a, forward_params &p,
+                         mask_kind mask)
+{
+    switch (mask) {
+    case PACKED:
+        return launch_forward<D, PACKED>(c, a, p);
+    case DROPOUT:
+        return launch_forward<D, DROPOUT>(c, a, p);
+    case WINDOW:
+        return launch_forward<D, WINDOW>(c, a, p);
+    case LISTED:
+        return launch_forward<D, LISTED>(c, a, p);
+    case CAUSAL:
+        break;
+    }
+    return launch_forward<D, CAUSAL>(c, a, p);
+}
+
 } // namespace
 
 int wgmma_block_queries(int64_t D)
@@ -900,21 +920,6 @@ alibi_status forward_wgmma(struct context *c, const struct attention_args *a,
     p.inverse = 1.0f / p.s.scale;
     if (a->bias.kind == BIAS_GAIN)
         TRY_RETURN(find_gains(c, p.s, &p.gains));
-    switch (lists.bits ? LISTED : mask_kind_of(a)) {
-    case PACKED:
-        return p.s.D <= 64 ? launch_forward<64, PACKED>(c, a, p)
-                           : launch_forward<128, PACKED>(c, a, p);
-    case DROPOUT:
-        return p.s.D <= 64 ? launch_forward<64, DROPOUT>(c, a, p)
-                           : launch_forward<128, DROPOUT>(c, a, p);
-    case WINDOW:
-        return p.s.D <= 64 ? launch_forward<64, WINDOW>(c, a, p)
-                           : launch_forward<128, WINDOW>(c, a, p);
-    case LISTED:
-        return p.s.D <= 64 ? launch_forward<64, LISTED>(c, a, p)
-                           : launch_forward<128, LISTED>(c, a, p);
-    case CAUSAL:
-        break;
-    }
-    return p.s.D <= 64 ? launch_forward<64, CAUSAL>(c, a, p) : launch_forward<128, CAUSAL>(c, a, p);
+    const mask_kind mask = lists.bits ? LISTED : mask_kind_of(a);
+    return p.s.D <= 64 ? launch_mask<64>(c, a, p, mask) : launch_mask<128>(c, a, p, mask);
 }
