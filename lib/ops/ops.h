@@ -502,7 +502,7 @@ struct skipping {
  *
  * Packed sequences have slopes or no bias, no dropout, and no record of skipping; lse is [1, H,
  * total of the queries]. In backward packed.k is packed.q. Rows that belong to no sequence
- * keep what they have. */
+ * keep what they have, and must be finite. */
 struct attention_args {
     struct tensor q;    /* view [B, Lq, H, D] */
     struct tensor k, v; /* views [B, Lk, Hkv, D] */
