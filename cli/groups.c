@@ -79,6 +79,7 @@ alibi_status cli_open_device(alibi_device **out, const struct cli_line *line,
                              const struct alibi_compute *values)
 {
     struct alibi_compute compute = *values;
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     struct alibi_comm_info info;
     bool gpu_given = false;
 
@@ -86,8 +87,9 @@ alibi_status cli_open_device(alibi_device **out, const struct cli_line *line,
         if (line->groups[g].values == values)
             gpu_given = cli_is_given(line, g, "gpu");
     alibi_comm_get_info(cli_call()->comm, &info);
+    /* A launcher may show each process a GPU of its own, which is number 0 there. */
     if (info.size > 1 && !gpu_given)
-        compute.gpu = info.local_rank;
+        compute.gpu = visible != NULL && strchr(visible, ',') == NULL ? 0 : info.local_rank;
     return alibi_device_open(out, &compute, cli_call());
 }
 

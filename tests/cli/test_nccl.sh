@@ -3,10 +3,10 @@
 # those of one process on the CPU, and wrong use gets one line.
 . "$(dirname "$0")/lib.sh"
 
-need_mpi 48
+need_mpi 49
 built=$(dirname "$program")
 if [ ! -e "$built/fake/libnccl.so.2" ]; then
-    skip 48 "the stand-ins were not built"
+    skip 49 "the stand-ins were not built"
     finish
 fi
 mkdir bin broken
@@ -27,6 +27,8 @@ for n in 1 2 3; do
     check "$n ranks" ranks "$n" "${small[@]}" --deterministic-sum --comm nccl --out "nccl$n" --quiet
     check "$n ranks: the bytes of one process" same_weights one "nccl$n"
 done
+check "each rank sees one GPU" env CUDA_VISIBLE_DEVICES=3 mpirun -n 2 --oversubscribe bin/alibi \
+    train --device cuda --precision fp32 "${small[@]}" --deterministic-sum --out single --quiet
 both=(--wire bf16 --shard gradients --quiet)
 check "by MPI: bf16, sharded gradients" ranks 2 "${small[@]}" "${both[@]}" --comm mpi --out both
 check "by NCCL: bf16, sharded gradients" ranks 2 "${small[@]}" "${both[@]}" --comm nccl --out both2

@@ -6,6 +6,7 @@
  * for a rank that does not answer waits without end. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "fake/fake.h"
@@ -84,6 +85,13 @@ static bool add_now(const struct fake_work *w)
            ALIBI_OK;
 }
 
+static bool clear_now(const struct fake_work *w)
+{
+    struct device cpu = { .ops = ops_cpu() };
+
+    return cpu.ops->fill(&cpu, w->to, 0.0) == ALIBI_OK;
+}
+
 static void queue(struct fake_work work)
 {
     if (fake_queue(&stream, work))
@@ -109,15 +117,28 @@ static alibi_status add(struct device *dev, struct tensor y, struct tensor x, st
     return ALIBI_OK;
 }
 
+static alibi_status fill(struct device *dev, struct tensor to, double value)
+{
+    if (!inside)
+        return ops_cpu()->fill(dev, to, value);
+    queue((struct fake_work){ .run = clear_now, .to = to }); /* sums begin with 0 */
+    return value == 0.0 ? ALIBI_OK : ALIBI_DEVICE;
+}
+
 __attribute__((visibility("default"))) cuda_open_function alibi_cuda_open;
 __attribute__((visibility("default"))) cuda_close_function alibi_cuda_close;
 
 int alibi_cuda_open(struct device *out, char name[CUDA_NAME_MAX], int64_t gpu,
                     const struct cuda_host *host)
 {
-    (void)gpu;
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+
     if (host->version != CUDA_INTERFACE)
         return ALIBI_DEVICE;
+    if (visible && !strchr(visible, ',') && gpu > 0) {
+        host->fail(ALIBI_DEVICE, "one GPU is visible, which has number 0");
+        return ALIBI_DEVICE;
+    }
     table = *ops_cpu();
     table.traits.own_memory = true;
     table.link = link_gpu;
@@ -126,6 +147,7 @@ int alibi_cuda_open(struct device *out, char name[CUDA_NAME_MAX], int64_t gpu,
     table.caller_mark = set_mark;
     table.caller_done = ask_mark;
     table.copy = copy;
+    table.fill = fill;
     table.residual_forward = add;
     table.address = address_of_gpu;
     snprintf(name, CUDA_NAME_MAX, "a GPU that is not there");
