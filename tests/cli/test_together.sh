@@ -87,9 +87,10 @@ compare=(compare --device cpu "${text[@]}" --methods alibi,none,sinusoidal --len
     --layers 1 --width 16 --heads 2 --train-length 16 --batch 2 --steps 20 --save-every 10
     --warmup 2 --eval-tokens 640 --sliding-tokens 320 --stream-tokens 300 --quiet)
 check "one process compares" "$program" "${compare[@]}" --out one
-sed '/^report: one/d; /^far text: .* one/d' stdout > table
+table() { sed -E '/^report: /d; /^far text: /d; s/ +[0-9.]+ [KMG]iB//' stdout; } # not its memory
+table > table
 check "2 ranks compare" ranks 2 "${compare[@]}" --out two
-sed '/^report: two/d; /^far text: .* two/d' stdout > table2
+table > table2
 check "they print the same" diff table table2
 check "the same results" same one/results.json two/results.json
 expect_ranks 6 "compare: none: .*not finite.* 1 of 3 models have no result" odd ALIBI_FAULT=nan:2 \
