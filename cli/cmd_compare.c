@@ -64,7 +64,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     cli_print_report(report, job->json ? NULL : job->out);
     if (result && !job->json) /* perplexity by length does not say it */
         printf("far text: alibi probe targets %s/METHOD%s says whether a model uses it\n", job->out,
-               line->operand_count > 0 ? " TEXT" : "");
+               line->operand_count > 0 ? " TEXT --split valid" : "");
 out:
     alibi_compare_free(result);
     alibi_corpus_free(corpus);

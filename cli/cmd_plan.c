@@ -35,7 +35,8 @@ static const struct alibi_option options[] = {
     OPT_FLAG("json", json, "print the plan as JSON"),
 };
 
-enum { BYTES_VOCAB = 257 }; /* of the tokenizer of bytes, the default */
+enum { PASSES_MAX = 1 << 16 }; /* what --accumulate allows */
+enum { BYTES_VOCAB = 257 };    /* of the tokenizer of bytes, the default */
 enum { LEVELS = ALIBI_RECOMPUTE_BLOCK + 1 };
 
 static const double GIB = 1 << 30;
@@ -242,12 +243,14 @@ static void divide_passes(struct job *job)
 
     if (t->accumulate % job->gpus == 0)
         return;
-    while (passes < windows && (windows % passes != 0 || windows / passes > t->batch))
+    while (passes <= PASSES_MAX && (windows % passes != 0 || windows / passes > t->batch))
         passes += job->gpus;
-    if (passes > windows || windows % passes != 0)
-        passes = (t->accumulate / job->gpus + 1) * job->gpus;
-    else
+    if (passes <= PASSES_MAX)
         t->batch = windows / passes;
+    else
+        passes = (t->accumulate / job->gpus + 1) * job->gpus;
+    if (passes > PASSES_MAX)
+        return; /* the plan says what is wrong */
     cli_note("%lld GPUs cannot divide a step of %lld x %lld windows: planned with --batch %lld "
              "--accumulate %lld%s",
              (long long)job->gpus, (long long)t->accumulate, (long long)most, (long long)t->batch,

@@ -154,7 +154,9 @@ static void print_reach(const struct alibi_targets_result *r, bool learned)
     }
     printf("\nThe model%s %s%s", learned ? "" : "†", alibi_reach_name(r->reach, NULL),
            r->reach == ALIBI_USES ? " far text" : "");
-    if (r->reach == ALIBI_USES && r->falls_to > r->request.length && r->falls_to < far->context)
+    if (r->reach == ALIBI_USES && r->falls_to <= r->request.length)
+        printf(", by no single step");
+    else if (r->reach == ALIBI_USES && r->falls_to < far->context)
         printf(", to %lld tokens", (long long)r->falls_to);
     printf(": from %lld to %lld tokens of context it ", (long long)r->request.length,
            (long long)far->context);

@@ -138,9 +138,10 @@ ALIBI_API int64_t alibi_comm_launched(void);
  * SIGALRM ends the process. If a rank stops responding later, the calls of the others fail with
  * ALIBI_IO. docs/cluster.md has examples.
  *
+ * ALIBI_USAGE: the launcher has not connected its processes, or there are more than 512 of them.
  * After a failure that other ranks have too, *out is set: alibi_comm_get_info() then says which of
- * them should report it, and alibi_comm_free() waits until it has. Otherwise *out stays as it was.
- */
+ * them should report it, and if they are connected, alibi_comm_free() waits until it has. `size` is
+ * 1 if they are not. Otherwise *out stays as it was. */
 ALIBI_API alibi_status alibi_comm_open(alibi_comm **out);
 /* status: how the work ended. After a failure that the ranks have not agreed on, the others would
  * wait forever. The connection then stays open, so that the launcher ends them with this

@@ -282,7 +282,7 @@ void json_write_fields(struct json_writer *w, const struct json_field *fields, i
     for (int i = 0; i < count; i++) {
         const void *at = (const char *)values + fields[i].offset;
 
-        if (fields[i].type == FIELD_REAL)
+        if (fields[i].type == FIELD_REAL || fields[i].type == FIELD_UNBOUNDED)
             json_write_real(w, fields[i].name, *(const double *)at);
         else if (fields[i].type == FIELD_SIZE)
             json_write_int(w, fields[i].name, (int64_t) * (const size_t *)at);
@@ -299,9 +299,9 @@ alibi_status json_read_fields(const json_t *object, const struct json_field *fie
         void *at = (char *)values + f->offset;
         int64_t number;
 
-        if (f->type == FIELD_REAL && json_is_null(json_object_get(object, f->name))) {
+        if (f->type == FIELD_UNBOUNDED && json_is_null(json_object_get(object, f->name))) {
             *(double *)at = INFINITY;
-        } else if (f->type == FIELD_REAL) {
+        } else if (f->type == FIELD_REAL || f->type == FIELD_UNBOUNDED) {
             TRY_RETURN(json_get_real(object, f->name, at, path));
         } else {
             TRY_RETURN(json_get_int(object, f->name, 0, INT64_MAX, &number, path));

@@ -72,7 +72,12 @@ void json_write_raw(struct json_writer *w, const char *key, const char *json); /
 /* ---- numbers of a struct as members
  *
  * A table names them. Writing and reading both follow it, and a number reads back exactly. */
-enum json_field_type { FIELD_INT, FIELD_SIZE, FIELD_REAL }; /* int64_t, size_t, double */
+enum json_field_type {
+    FIELD_INT,       /* int64_t, not negative */
+    FIELD_SIZE,      /* size_t */
+    FIELD_REAL,      /* double */
+    FIELD_UNBOUNDED, /* double; null is infinity */
+};
 
 struct json_field {
     const char *name;
@@ -80,9 +85,13 @@ struct json_field {
     size_t offset;
 };
 
+/* A row: a member of a struct under its own name. */
+/* clang-format off */
+#define JSON_FIELD(kind, type, member) { #member, FIELD_##kind, offsetof(type, member) }
+/* clang-format on */
+
 void json_write_fields(struct json_writer *w, const struct json_field *fields, int count,
                        const void *values);
-/* Whole numbers must not be negative. A real number that is null is infinite. */
 alibi_status json_read_fields(const json_t *object, const struct json_field *fields, int count,
                               void *values, const char *path);
 

@@ -116,8 +116,8 @@ void worker_free(struct worker *w)
  * anything else, it takes the processor from the thread that it waits for, and training is several
  * times slower; on an idle machine spinning gains nothing. libgomp reads OMP_WAIT_POLICY when it is
  * loaded, before main(), and has no call for it. But it spins a hundred times instead of 300,000
- * if its threads outnumber the processors. So a second, unused team
- * sleeps beside the working one.
+ * if its threads outnumber the processors. So a second, unused team sleeps beside the working
+ * one.
  *
  * LLVM's libomp has a call, for the teams of the calling thread. */
 extern void kmp_set_blocktime(int milliseconds) __attribute__((weak));

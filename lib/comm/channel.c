@@ -92,14 +92,15 @@ struct range comm_stretch(const alibi_comm *c, int64_t span, int64_t from)
 
 /* ---- opening */
 
-static int row_words(const struct device *dev, int ranks)
+static int row_words(bool gpu, int ranks)
 {
-    return (dev->ops->traits.own_memory ? STAGING_OF_GPU : STAGING) / ranks;
+    return (gpu ? STAGING_OF_GPU : STAGING) / ranks;
 }
 
 size_t channel_bytes(const struct device *dev, int ranks)
 {
-    return 2 * (size_t)ranks * (size_t)row_words(dev, ranks) * sizeof(float);
+    return 2 * (size_t)ranks * (size_t)row_words(dev->ops->traits.own_memory, ranks) *
+           sizeof(float);
 }
 
 static alibi_status new_rows(struct channel *ch)
@@ -107,11 +108,12 @@ static alibi_status new_rows(struct channel *ch)
     static const char what[] = "numbers on their way between ranks";
     struct device *dev = ch->device;
     int64_t words = (int64_t)ch->size * ch->stride;
+    size_t bytes = (size_t)words * sizeof(float);
 
     TRY_RETURN(NEW_ZERO_ARRAY(&ch->send_counts, ch->size, "the counts of ranks"));
     TRY_RETURN(NEW_ZERO_ARRAY(&ch->receive_counts, ch->size, "the counts of ranks"));
-    TRY_RETURN(dev->ops->buffer_new(dev, &ch->send, channel_bytes(dev, ch->size) / 2, what));
-    TRY_RETURN(dev->ops->buffer_new(dev, &ch->receive, channel_bytes(dev, ch->size) / 2, what));
+    TRY_RETURN(dev->ops->buffer_new(dev, &ch->send, bytes, what));
+    TRY_RETURN(dev->ops->buffer_new(dev, &ch->receive, bytes, what));
     /* A row of an odd number of bf16 ends with one that nobody has written. */
     TRY_RETURN(dev->ops->fill(dev, tensor_1(ch->send, DTYPE_F32, words), 0.0));
     if (!dev->ops->traits.own_memory)
@@ -141,15 +143,18 @@ alibi_status channel_new(struct channel **out, alibi_comm *c, struct device *dev
                          int by, const struct alibi_call *call)
 {
     struct channel *ch = NULL;
-    alibi_status status = NEW_ZERO_ARRAY(&ch, 1, "a channel between ranks");
+    bool host = !dev->ops->traits.own_memory; /* with a CPU among the ranks all have its rows */
+    alibi_status status;
 
+    TRY(comm_any(c, &host));
+    status = NEW_ZERO_ARRAY(&ch, 1, "a channel between ranks");
     if (status == ALIBI_OK) {
         *ch = (struct channel){ .comm = c,
                                 .device = dev,
                                 .wire = wire,
                                 .rank = comm_rank(c),
                                 .size = comm_size(c),
-                                .stride = row_words(dev, comm_size(c)) };
+                                .stride = row_words(!host, comm_size(c)) };
         status = new_rows(ch);
     }
     TRY(comm_agree(c, status));

@@ -30,7 +30,7 @@ struct work {
     bool mine[ALIBI_LIST_MAX * ALIBI_LIST_MAX];     /* by number: methods within seeds */
 };
 
-/* `models` are left. */
+/* `models` models are left to train. */
 static void count_models(struct work *w, int64_t models)
 {
     double later = models > 1 ? (double)models - 1 : 0;

@@ -352,10 +352,8 @@ static alibi_status write_recipe(const struct request *r, const char *path)
 }
 
 /* The counts of a text, as results.json has them too. */
-#define COUNTED(name)                                                                              \
-    {                                                                                              \
-#name, FIELD_INT, offsetof(struct alibi_corpus_info, name)                                 \
-    }
+#define COUNTED(name) JSON_FIELD(INT, struct alibi_corpus_info, name)
+
 static const struct json_field text_counts[] = {
     COUNTED(paths), COUNTED(checksum), COUNTED(documents), COUNTED(tokens),
     COUNTED(words), COUNTED(bytes),    COUNTED(vocab),
@@ -432,8 +430,7 @@ alibi_status alibi_compare_check(const struct alibi_compare *compare,
     TRY(folder_create(dir)); /* fails if it is a file */
     TRY(folder_refuse_other(dir, FOLDER_COMPARISON));
     TRY(lock_check(&used, dir));
-    if (used)
-        TRY(ALIBI_IO);
+    TRY(used ? ALIBI_IO : ALIBI_OK); /* lock_check() has said by whom */
     TRY(path_join(&recipe, dir, NAME_RECIPE));
     if (file_exists(recipe))
         TRY(check_recipe(&r, dir, recipe, &added));

@@ -12,32 +12,45 @@
 
 enum { RESULT_BYTES_MAX = 1 << 24 };
 
-/* clang-format off */
-#define TRAINED(kind, name) { #name, FIELD_##kind, offsetof(struct alibi_compare_seed, name) }
-#define EVAL(kind, name) { #name, FIELD_##kind, offsetof(struct alibi_eval_result, name) }
-#define PART(kind, name) { #name, FIELD_##kind, offsetof(struct alibi_eval_part, name) }
-#define BIN(kind, name) { #name, FIELD_##kind, offsetof(struct alibi_position_loss, name) }
-/* clang-format on */
+#define TRAINED(kind, name) JSON_FIELD(kind, struct alibi_compare_seed, name)
+#define EVAL(kind, name) JSON_FIELD(kind, struct alibi_eval_result, name)
+#define PART(kind, name) JSON_FIELD(kind, struct alibi_eval_part, name)
+#define BIN(kind, name) JSON_FIELD(kind, struct alibi_position_loss, name)
 
 static const struct json_field training_fields[] = {
-    TRAINED(REAL, train_tokens_per_s), TRAINED(REAL, train_seconds), TRAINED(REAL, train_loss),
-    TRAINED(SIZE, peak_bytes),         TRAINED(INT, parameters),
+    TRAINED(UNBOUNDED, train_tokens_per_s),
+    TRAINED(UNBOUNDED, train_seconds),
+    TRAINED(UNBOUNDED, train_loss),
+    TRAINED(SIZE, peak_bytes),
+    TRAINED(INT, parameters),
 };
 
 static const struct json_field eval_fields[] = {
-    EVAL(INT, length),          EVAL(INT, stride),      EVAL(REAL, nll),
-    EVAL(REAL, standard_error), EVAL(REAL, ppl),        EVAL(REAL, word_ppl),
-    EVAL(REAL, bits_per_byte),  EVAL(INT, tokens),      EVAL(INT, words),
-    EVAL(INT, bytes),           EVAL(REAL, seconds),    EVAL(REAL, tokens_per_s),
-    EVAL(SIZE, peak_bytes),     EVAL(REAL, tiles_used), EVAL(REAL, attention_seconds),
-    EVAL(INT, block),           EVAL(INT, blocks),      EVAL(INT, start),
+    EVAL(INT, length),
+    EVAL(INT, stride),
+    EVAL(UNBOUNDED, nll),
+    EVAL(UNBOUNDED, standard_error),
+    EVAL(UNBOUNDED, ppl),
+    EVAL(UNBOUNDED, word_ppl),
+    EVAL(UNBOUNDED, bits_per_byte),
+    EVAL(INT, tokens),
+    EVAL(INT, words),
+    EVAL(INT, bytes),
+    EVAL(UNBOUNDED, seconds),
+    EVAL(UNBOUNDED, tokens_per_s),
+    EVAL(SIZE, peak_bytes),
+    EVAL(UNBOUNDED, tiles_used),
+    EVAL(UNBOUNDED, attention_seconds),
+    EVAL(INT, block),
+    EVAL(INT, blocks),
+    EVAL(INT, start),
     EVAL(INT, available),
 };
 
 static const struct json_field bin_fields[] = { BIN(INT, first), BIN(INT, last), BIN(INT, tokens),
-                                                BIN(REAL, nll) };
+                                                BIN(UNBOUNDED, nll) };
 
-static const struct json_field part_fields[] = { PART(INT, tokens), PART(REAL, nll) };
+static const struct json_field part_fields[] = { PART(INT, tokens), PART(UNBOUNDED, nll) };
 
 /* ---- the results of one training */
 

@@ -514,7 +514,7 @@ alibi_status alibi_targets_check(const alibi_model *model, const struct alibi_ta
 }
 
 /* Layers with gates have no sinks, in no pass. */
-static void refuse_sinks(struct probe *p)
+static void note_sinks(struct probe *p)
 {
     const struct pattern *pattern = &p->model->pattern;
     int gated = 0;
@@ -542,7 +542,7 @@ static alibi_status prepare(struct probe *p, const alibi_model *model, const ali
                   "'%s' has no other document to swap the far context with: only gains are "
                   "measured",
                   corpus_name(corpus));
-    refuse_sinks(p);
+    note_sinks(p);
     TRY_RETURN(probe_init(p));
     for (int64_t k = 0; k < p->targets.count; k++) {
         span_read(p->span, p->targets.at[k].start - C, C + T, p->ids);

@@ -23,10 +23,8 @@
 
 enum { ROUNDS = 20, SPEED_BYTES_MAX = 1 << 20 };
 
-#define NUMBER(name)                                                                               \
-    {                                                                                              \
-#name, FIELD_REAL, offsetof(struct speed, name)                                            \
-    }
+#define NUMBER(name) JSON_FIELD(REAL, struct speed, name)
+
 static const struct json_field fields[] = {
     NUMBER(train_seconds), NUMBER(train_error), NUMBER(train_memory),
     NUMBER(eval_seconds),  NUMBER(eval_error),  NUMBER(eval_memory),

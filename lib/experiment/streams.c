@@ -8,10 +8,8 @@
 
 #include "experiment/experiment.h"
 
-#define NUMBER(name)                                                                               \
-    {                                                                                              \
-#name, FIELD_REAL, offsetof(struct bench_stream, name)                                     \
-    }
+#define NUMBER(name) JSON_FIELD(REAL, struct bench_stream, name)
+
 static const struct json_field fields[] = {
     NUMBER(read_seconds), NUMBER(read_error),  NUMBER(decode_seconds),
     NUMBER(decode_error), NUMBER(cache_bytes),

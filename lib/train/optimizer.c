@@ -130,7 +130,7 @@ static alibi_status reduce(struct optimizer *o, int64_t from, int64_t end)
                           model_gradient_part(o->model, from, end - from), where);
 }
 
-/* Of a layer, together with those above it that were not sent yet. */
+/* Sends a layer, together with those above it that were not sent yet. */
 static alibi_status send_layer(struct optimizer *o, int64_t layer)
 {
     enum { ENOUGH = 1 << 20 }; /* numbers: an exchange of fewer costs more than it hides */
@@ -148,8 +148,8 @@ static alibi_status send_layer(struct optimizer *o, int64_t layer)
     return m->device->ops->fill(m->device, model_gradient_part(m, from, m->slot), 0);
 }
 
-/* A rank whose pass has failed sends what the others wait for, whatever its numbers are: first what
- * the backward pass would have sent. */
+/* Sends what was not sent yet: at the end of a pass, or when a pass has failed, because the others
+ * wait for it, whatever its numbers are. First the layers, in the order of the backward pass. */
 static alibi_status send_rest(struct optimizer *o)
 {
     struct model *m = o->model;

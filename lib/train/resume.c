@@ -2,7 +2,7 @@
  *
  * A resumed run must take the steps that it would have taken without a stop. So everything that
  * shapes the result must be as it was: the tokenizer, the text, the model, and the options of
- * training but for the number of steps. Whatever differs is named, with both values. */
+ * training except the number of steps. Whatever differs is named, with both values. */
 #include <string.h>
 
 #include "train/train.h"

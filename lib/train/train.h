@@ -173,7 +173,7 @@ void events_sync(struct events *e, const struct alibi_call *call);
 /* ALIBI_BAD_INPUT if the folder holds a checkpoint of a run. */
 alibi_status resume_refuse(const char *dir);
 
-/* What a run is asked to be. */
+/* The requested run. */
 struct resume {
     const char *dir;
     const alibi_corpus *corpus;

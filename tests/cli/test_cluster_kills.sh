@@ -22,9 +22,13 @@ for i in $(seq 50); do
     sleep "$((RANDOM % 3)).$((RANDOM % 10))"
     victims=($(ranks))
     [ ${#victims[@]} = 0 ] || kill -KILL "${victims[RANDOM % ${#victims[@]}]}"
-    begun=$SECONDS
-    while alive && [ $((SECONDS - begun)) -lt 60 ]; do sleep 0.05; done
-    [ $((SECONDS - begun)) -le $longest ] || longest=$((SECONDS - begun))
+    # Naps are counted, not seconds: the clock of a machine that is suspended runs on.
+    naps=0
+    while alive && [ $naps -lt 1200 ]; do
+        sleep 0.05
+        naps=$((naps + 1))
+    done
+    [ $naps -le $longest ] || longest=$naps
     # OpenMPI 4.1's mpirun may stay when a rank dies while it connects.
     (sleep 5 && kill -KILL $launcher) 2> /dev/null &
     wait $launcher
@@ -34,7 +38,7 @@ for i in $(seq 50); do
     [ "${newest:-0}" -ge "$saved" ] || lost=$((lost + 1))
     saved=${newest:-0}
 done
-check "50 kills: no wait of 30 s (longest $longest s)" test "$longest" -lt 30
+check "50 kills: no wait of 30 s (longest $((longest / 20)) s)" test "$longest" -lt 600
 check "50 kills: no checkpoint was lost (step $saved is saved)" test "$lost" = 0
 steps=$((saved + 3))
 check "3 ranks end the run" mpirun -n 3 --oversubscribe "$program" train "${small[@]}" killed \

@@ -17,7 +17,7 @@ for column in $columns; do
         fail "probe" "what is $column?"
 done
 grep -q '^L = 16; in nats' stdout && pass "and L is given" || fail "probe" "what is L?"
-grep -q '^The model†\? \(holds\|breaks\|uses far text\(, to 32 tokens\)\?\): from 16 to 64 tokens' stdout &&
+grep -q '^The model†\? \(holds\|breaks\|uses far text\(, to 32 tokens\|, by no single step\)\?\): from 16 to 64 tokens' stdout &&
     pass "the verdict" || fail "probe" "no verdict"
 grep -q '^  uses    the gain of the longest context over L' stdout && pass "and its rules" ||
     fail "probe" "no rules"

@@ -453,7 +453,7 @@ alibi_status forward_wgmma(struct context *c, const struct attention_args *a,
 alibi_status backward_wgmma(struct context *c, const struct attention_args *a, const float *delta,
                             struct kept_tiles kept, struct query_lists lists);
 
-// attention_ampere.cu, with decisions on tiles for blocks of so many queries, and
+// attention_ampere.cu, with decisions on tiles for blocks of ampere_block_queries() queries, and
 // attention_ampere_backward.cu.
 bool ampere_serves(const struct context *c, const struct attention_args *a);
 bool ampere_serves_backward(const struct context *c, const struct attention_args *a);

@@ -8,8 +8,8 @@
  * export the functions of the table at the end of this file.
  *
  * Order and determinism: all work of a device goes through one stream, in the order of the calls.
- * No sum depends on the order in which thread blocks run: blocks that add to the same place
- * wait for a semaphore, or write partial sums that a second kernel adds in a fixed order. */
+ * No sum depends on the order in which thread blocks run: blocks that add to the same place wait
+ * for a semaphore, or write partial sums that a second kernel adds in a fixed order. */
 #ifndef CUDA_H
 #define CUDA_H
 
@@ -175,7 +175,7 @@ alibi_status cuda_new(struct context *c, void **out, size_t bytes, const char *w
 bool cuda_try_new(struct context *c, void **out, size_t bytes); /* false, no message: no memory */
 void cuda_free(struct context *c, void *buffer, size_t bytes);  /* waits for work in flight */
 
-/* Bytes of scratch memory that passes over so many rows of C numbers take, for workspace.cu:
+/* Bytes of scratch memory that passes over `rows` rows of C numbers take, for workspace.cu:
  * SCRATCH_SUMS (columns.cu: the most of any pass; norm.cu; embedding.cu), SCRATCH_SORT
  * (embedding.cu), SCRATCH_DECODE (linear.cu). */
 size_t cuda_column_bytes(int64_t columns);

@@ -128,8 +128,8 @@ __global__ void __launch_bounds__(MOST_WARPS * 32)
             }
         }
 
+        // Element i of sums: output lane / 4 + 8 (i / 2), row 2 (lane % 4) + i % 2 of the tile.
 #pragma unroll
-    // Element i of sums: output lane / 4 + 8 (i / 2), row 2 (lane % 4) + i % 2 of the tile.
     for (int tile = 0; tile < TILES; tile++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
