@@ -303,10 +303,10 @@ struct numbers {
 };
 
 static const struct json_field number_fields[] = {
-    { "whole", FIELD_INT, offsetof(struct numbers, whole) },
-    { "bytes", FIELD_SIZE, offsetof(struct numbers, bytes) },
-    { "real", FIELD_REAL, offsetof(struct numbers, real) },
-    { "infinite", FIELD_REAL, offsetof(struct numbers, infinite) },
+    JSON_FIELD(INT, struct numbers, whole),
+    JSON_FIELD(SIZE, struct numbers, bytes),
+    JSON_FIELD(REAL, struct numbers, real),
+    JSON_FIELD(UNBOUNDED, struct numbers, infinite),
 };
 
 static void numbers_of_a_struct_read_back_and_bad_ones_are_named(void **state)
@@ -324,6 +324,10 @@ static void numbers_of_a_struct_read_back_and_bad_ones_are_named(void **state)
     assert_ok(json_parse(&json, text.data, text.length, "r.json"));
     assert_ok(json_read_fields(json, number_fields, 4, &back, "r.json"));
     assert_memory_equal(&back, &n, sizeof n);
+    json_object_set_new(json, "real", json_null()); /* of that kind null was not measured */
+    assert_fails(json_read_fields(json, number_fields, 4, &back, "r.json"), ALIBI_BAD_INPUT,
+                 "'r.json': 'real'");
+    json_object_set_new(json, "real", json_real(1));
     json_object_set_new(json, "bytes", json_integer(-1));
     assert_fails(json_read_fields(json, number_fields, 4, &back, "r.json"), ALIBI_BAD_INPUT,
                  "'r.json': 'bytes' is -1");
