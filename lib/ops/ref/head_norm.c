@@ -51,11 +51,12 @@ static double rotated(const struct head_norm_args *a, const struct head *head, i
 {
     const struct rotation *r = &a->rotation;
     int64_t half = a->x.shape[3] / 2, at = partner(a, d);
-    int64_t pair = r->layout == ALIBI_ROTARY_PAIRS ? d / 2 : d % half;
+    int64_t pair;
     double cosine, sine;
 
-    if (at == d)
+    if (at == d) /* also a head of one number, whose half is 0 */
         return x;
+    pair = r->layout == ALIBI_ROTARY_PAIRS ? d / 2 : d % half;
     cosine = get(r->table, head->angles + pair);
     sine = direction * get(r->table, head->angles + half + pair);
     return x * cosine + (at > d ? -sine : sine) * other;
