@@ -158,7 +158,7 @@ if has_gpu; then
     check "generate --device cuda" "$program" generate cpu --tokens 20 --device cuda
     check "compare --device cuda" "$program" compare "${tiny[@]}" --lengths 16,32 \
         --eval-tokens 640 --device cuda --out compared
-    grep -q '"device": "[^"]*", "precision": "bf16"' compared/results.json &&
+    grep -A 1 '"device": ' compared/results.json | grep -q '"precision": "bf16"' &&
         ! grep -q '"device": "cpu"' compared/results.json &&
         pass "its results name the GPU" ||
         fail "compare --device cuda" \

@@ -28,9 +28,9 @@ static inline const char *type_name(enum dtype type)
 }
 
 /* NULL: there is none, which is no failure unless ALIBI_GPU is in the environment. */
-static inline alibi_device *open_gpu(void)
+static inline alibi_device *open_gpu(int precision)
 {
-    const struct alibi_compute compute = { .device = ALIBI_DEVICE_CUDA, .precision = ALIBI_FP32 };
+    const struct alibi_compute compute = { .device = ALIBI_DEVICE_CUDA, .precision = precision };
     alibi_device *device = NULL;
     alibi_status status = alibi_device_open(&device, &compute, NULL);
 
@@ -50,7 +50,7 @@ static inline int find_gpu(void **state)
 {
     (void)state;
     setenv("ALIBI_LISTS_FROM", "1", 0);
-    gpu_device = open_gpu();
+    gpu_device = open_gpu(ALIBI_FP32);
     if (gpu_device)
         gpu = gpu_device->device;
     else

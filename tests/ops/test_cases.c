@@ -357,7 +357,7 @@ static bool check_remote(const struct op_case *c, int direction)
 
 static void the_gpu_equals_the_reference(void **state)
 {
-    alibi_device *device = open_gpu();
+    alibi_device *device = open_gpu(ALIBI_FP32);
     bool good = true;
 
     (void)state;

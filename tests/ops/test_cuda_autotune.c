@@ -131,7 +131,7 @@ static int count_differences(struct device *one, struct device *other, enum dtyp
 static void check_autotuner(enum dtype type, const int64_t *n)
 {
     enum { RUNS = 4 };
-    alibi_device *tuned = open_gpu(), *plain = open_gpu();
+    alibi_device *tuned = open_gpu(ALIBI_FP32), *plain = open_gpu(ALIBI_FP32);
     autotune_function *hook = autotune_hook(&tuned->device);
     struct layer seen = layer_of(&tuned->device, type, n, 1);
     int products = 0, none = 0, different;
@@ -178,7 +178,8 @@ static void the_autotuner_does_not_change_a_bit(void **state)
  * its bits; a third one, which chooses nothing, need not. */
 static void check_choices(enum dtype type, const int64_t *n)
 {
-    alibi_device *chooser = open_gpu(), *user = open_gpu(), *plain = open_gpu();
+    alibi_device *chooser = open_gpu(ALIBI_FP32), *user = open_gpu(ALIBI_FP32),
+                 *plain = open_gpu(ALIBI_FP32);
     autotune_function *hook = autotune_hook(&chooser->device);
     struct device *a = &chooser->device, *b = &user->device, *c = &plain->device;
     struct layer seen = layer_of(a, type, n, 1);

@@ -236,7 +236,7 @@ static void devices_of_one_gpu_do_not_disturb_each_other(void **state)
     begin();
     gpu.ops->memory(&gpu, &before);
     for (int i = 0; i < THREADS; i++)
-        users[i] = (struct user){ .device = open_gpu(), .seed = (float)i };
+        users[i] = (struct user){ .device = open_gpu(ALIBI_FP32), .seed = (float)i };
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&users[i].thread, NULL, use_device, &users[i]), 0);
     for (int i = 0; i < THREADS; i++) {

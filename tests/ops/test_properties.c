@@ -16,7 +16,7 @@ struct backend {
 static void for_every_backend(void (*check)(const struct backend *b))
 {
     struct backend reference = { "ref", &ref, true };
-    alibi_device *gpu_present = open_gpu();
+    alibi_device *gpu_present = open_gpu(ALIBI_FP32);
 
     check(&reference);
     for (int s = 0; cpu_set_name(s); s++) {

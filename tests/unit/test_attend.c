@@ -448,12 +448,10 @@ static void compute_there(alibi_device *device, const struct problem *p, const s
 static void every_form_on_a_gpu_is_that_of_the_cpu(void **state)
 {
     (void)state;
-    for (int bf16 = 0; bf16 < 2; bf16++) {
-        const struct alibi_compute compute_on = { .device = ALIBI_DEVICE_CUDA,
-                                                  .precision = bf16 ? ALIBI_BF16 : ALIBI_FP32 };
-        alibi_device *device = NULL;
+    for (int bf16 = first_type(); bf16 < 2; bf16++) {
+        alibi_device *device = open_gpu(bf16 ? ALIBI_BF16 : ALIBI_FP32);
 
-        if (alibi_device_open(&device, &compute_on, NULL) != ALIBI_OK)
+        if (device == NULL)
             skip_because("no GPU");
         for (int n = 0; n < COUNT_OF(forms); n++) {
             struct problem p = problem_of(&forms[n]), got = problem_of(&forms[n]),
@@ -485,12 +483,10 @@ static void wrong_lengths_on_a_gpu_stay_inside_the_tensors(void **state)
 {
     static const int32_t wrong[] = { -5, 900, 3, 2000000000, -2000000000, 77 },
                          wrong_lengths[] = { -1, 0, 2000000000 }, wrong_rows[] = { -7, 4, 99999 };
-    const struct alibi_compute compute_on = { .device = ALIBI_DEVICE_CUDA,
-                                              .precision = ALIBI_BF16 };
-    alibi_device *device = NULL;
+    alibi_device *device = open_gpu(ALIBI_BF16);
 
     (void)state;
-    if (alibi_device_open(&device, &compute_on, NULL) != ALIBI_OK)
+    if (device == NULL)
         skip_because("no GPU");
     for (int n = 0; n < COUNT_OF(forms); n++) {
         struct form f = forms[n];
@@ -643,5 +639,6 @@ int main(void)
         cmocka_unit_test(an_allocation_that_fails_is_reported),
     };
 
+    choose_tests();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -522,7 +522,7 @@ int main(void)
         cmocka_unit_test(threads_share_models_and_do_not_see_each_other),
     };
 
-    alibi_device *gpu_present = open_gpu();
+    alibi_device *gpu_present = open_gpu(ALIBI_FP32);
     int failed;
 
     omp_set_num_threads(1);

@@ -298,10 +298,11 @@ extern "C" size_t cuda_attention_workspace(struct device *dev, const struct atte
     if (!backward && decodes(a)) {
         add({ B, H, Lq, decode_parts(s), s.D + 1, number });
     } else if (!backward) {
-        if (key_lists_serve(c, a))
-            add({ (int64_t)key_lists_bytes(s, wgmma_block_queries(s.D)) });
-        if (decides_tiles(a)) {
-            add({ B, H, attention_tiles(Lq), attention_kept_words(s.Lk), number });
+        if (decides_tiles(a) && !is_too_short_to_skip(c, a)) {
+            if (key_lists_serve(c, a))
+                add({ (int64_t)key_lists_bytes(s, wgmma_block_queries(s.D)) });
+            else if (!a->skip.kept.data)
+                add({ B, H, attention_tiles(Lq), attention_kept_words(s.Lk), number });
             add({ 2, B, s.Hkv, attention_tiles(s.Lk), number });
         }
         if (wgmma_serves(c, a))
