@@ -297,6 +297,7 @@ extern "C" size_t cuda_attention_workspace(struct device *dev, const struct atte
         return 0;
     if (!backward && decodes(a)) {
         add({ B, H, Lq, decode_parts(s), s.D + 1, number });
+        add({ B, H, Lq, (int64_t)sizeof(int) }); // counters
     } else if (!backward) {
         if (decides_tiles(a) && !is_too_short_to_skip(c, a)) {
             if (key_lists_serve(c, a))

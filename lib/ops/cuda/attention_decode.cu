@@ -1,17 +1,18 @@
 // attention_decode.cu - attention of few queries over many keys: decoding
 //
 // One query has too little work for a GPU, so the keys are split (flash decoding): each part of
-// PART_KEYS keys is computed on its own and leaves its output and its log-sum-exp. A second kernel
-// merges the parts of a row:
+// PART_KEYS keys is computed on its own and leaves its output and its log-sum-exp. Then the parts
+// of a row are merged:
 //
 //   y = sum_p exp(lse_p - lse) y_p,     lse = log sum_p exp(lse_p)
 //
-//   split_kernel   grid (rows, blocks per row); a block takes parts blockIdx.y, + gridDim.y, ...
-//                  8 lanes per key: scores -> block max -> weights in shared memory
-//                  8 lanes per row of V: output of the part
-//                  A lane loads its columns of 8 keys and 8 rows of V at once, so a part waits for
-//                  memory once
-//   merge_kernel   a block per row
+// Grid (rows, blocks per row). A block
+//
+//   - takes parts blockIdx.y, + gridDim.y, ...: 8 lanes per key find scores, the block their
+//     maximum and the weights, 8 lanes per row of V the output. A lane loads its columns of 8 keys
+//     and 8 rows of V at once, so a part waits for memory once;
+//   - counts itself. The last one of a row merges its parts, in an order that does not depend on
+//     which block that is. A kernel of its own for that would take longer to start than to run.
 //
 // A row is one query of one head. Ragged batches: row b has its own length and reads its keys from
 // slot[b] of the cache. The parts of a row depend on its own length only, and parts that do not
@@ -26,8 +27,8 @@ namespace
 {
 
 enum { PART_KEYS = 256, THREADS = 256, PART_TILES = PART_KEYS / ATTENTION_TILE };
-enum { RESIDENT = 2, BLOCKS_PER_SM = 2 * RESIDENT }; // of split_kernel, per multiprocessor
-enum { MERGE_THREADS = 512, MERGED = 8 }; // parts that a thread of merge_kernel loads at once
+enum { RESIDENT = 2, BLOCKS_PER_SM = 2 * RESIDENT }; // per multiprocessor
+enum { MERGED = 16 }; // parts that a thread loads at once to merge them
 
 template <class T> struct decode_params {
     heads<const T> q, k, v;
@@ -35,6 +36,7 @@ template <class T> struct decode_params {
     float *lse;
     float *outputs; // [rows, parts, D], rows being B x H x Lq; from the first part that a row sees
     float *sums;    // [rows, parts]: log-sum-exp; -inf: nothing was computed
+    int *done;      // [rows]: blocks that have computed their parts; 0 before and after the kernel
     struct attention_shape s;
     struct ragged_rows ragged; // unchecked, so they are clamped to the cache
     int slots;                 // of the cache
@@ -269,35 +271,6 @@ __device__ __forceinline__ void attend_part(const decode_params<T> &p, const dec
     __syncthreads(); // before the next part overwrites the weights
 }
 
-template <class T, bool PACKS>
-__global__ void __launch_bounds__(THREADS, RESIDENT)
-    split_kernel(const __grid_constant__ decode_params<T> p)
-{
-    float *query = dynamic_shared<float>(); // [D]
-    __shared__ float weights[PART_KEYS];
-    __shared__ unsigned kept[THREADS / 32];
-    decode_row w(p);
-
-    let_next_kernel_start();
-    wait_for_kernel_before();
-    for (int d = threadIdx.x; d < p.s.D; d += THREADS)
-        query[d] = to_float(p.q.row(w.b, w.i, w.h)[d]);
-    __syncthreads();
-    const struct skip_test test = prepare_skipping<T, PACKS>(p, w, query);
-    for (int base = blockIdx.y; base < w.parts(); base += gridDim.y * DECIDED) {
-        decide_tiles(kept, p, w, test, base);
-        for (int n = 0; n < DECIDED && base + n * (int)gridDim.y < w.parts(); n++) {
-            const int part = base + n * (int)gridDim.y;
-            const unsigned tiles = tiles_of(kept, n);
-
-            if (tiles != 0)
-                attend_part<T, PACKS ? pack<T>::N : 1>(p, w, query, weights, tiles, part);
-            else if (threadIdx.x == 0)
-                p.sums[(int64_t)w.row * p.parts + part] = -INFINITY;
-        }
-    }
-}
-
 // The weight of a part in the merge. NaN sums take part, so that they show in the output.
 __device__ __forceinline__ float part_weight(float sum, float most)
 {
@@ -306,23 +279,19 @@ __device__ __forceinline__ float part_weight(float sum, float most)
 
 // Several threads share a column, each with some of the parts. Skipped parts have no output.
 template <class T>
-__global__ void __launch_bounds__(MERGE_THREADS)
-    merge_kernel(const __grid_constant__ decode_params<T> p)
+__device__ __forceinline__ void merge_parts(const decode_params<T> &p, const decode_row &w)
 {
-    __shared__ float shares[MERGE_THREADS];
-    decode_row w(p);
-    int parts = w.parts(), width = max(1, min(p.s.D, (int)MERGE_THREADS)),
-        count = MERGE_THREADS / width, share = threadIdx.x / width;
+    __shared__ float shares[THREADS];
+    int parts = w.parts(), width = max(1, min(p.s.D, (int)THREADS)), count = THREADS / width,
+        share = threadIdx.x / width;
     const float *sums = p.sums + (int64_t)w.row * p.parts,
                 *outputs = p.outputs + (int64_t)w.row * p.parts * p.s.D;
     float most = -INFINITY, sum = 0.0f;
 
-    let_next_kernel_start();
-    wait_for_kernel_before();
-    for (int n = threadIdx.x; n < parts; n += MERGE_THREADS)
+    for (int n = threadIdx.x; n < parts; n += THREADS)
         most = fmaxf(most, sums[n]);
     most = block_max(most);
-    for (int n = threadIdx.x; n < parts; n += MERGE_THREADS)
+    for (int n = threadIdx.x; n < parts; n += THREADS)
         sum += part_weight(sums[n], most);
     sum = block_sum(sum);
     for (int base = 0; base < p.s.D; base += width) {
@@ -354,6 +323,50 @@ __global__ void __launch_bounds__(MERGE_THREADS)
         p.lse[w.row] = most + logf(sum);
 }
 
+// Whether all other blocks of the row have computed their parts. Then all threads see their
+// results.
+__device__ __forceinline__ bool is_last_block(int *done, int blocks)
+{
+    __shared__ bool last;
+
+    __syncthreads(); // all threads have written theirs
+    if (threadIdx.x == 0)
+        last = counter_arrive(done, blocks) == blocks - 1;
+    __syncthreads();
+    return last;
+}
+
+template <class T, bool PACKS>
+__global__ void __launch_bounds__(THREADS, RESIDENT)
+    decode_kernel(const __grid_constant__ decode_params<T> p)
+{
+    float *query = dynamic_shared<float>(); // [D]
+    __shared__ float weights[PART_KEYS];
+    __shared__ unsigned kept[THREADS / 32];
+    decode_row w(p);
+
+    let_next_kernel_start();
+    wait_for_kernel_before();
+    for (int d = threadIdx.x; d < p.s.D; d += THREADS)
+        query[d] = to_float(p.q.row(w.b, w.i, w.h)[d]);
+    __syncthreads();
+    const struct skip_test test = prepare_skipping<T, PACKS>(p, w, query);
+    for (int base = blockIdx.y; base < w.parts(); base += gridDim.y * DECIDED) {
+        decide_tiles(kept, p, w, test, base);
+        for (int n = 0; n < DECIDED && base + n * (int)gridDim.y < w.parts(); n++) {
+            const int part = base + n * (int)gridDim.y;
+            const unsigned tiles = tiles_of(kept, n);
+
+            if (tiles != 0)
+                attend_part<T, PACKS ? pack<T>::N : 1>(p, w, query, weights, tiles, part);
+            else if (threadIdx.x == 0)
+                p.sums[(int64_t)w.row * p.parts + part] = -INFINITY;
+        }
+    }
+    if (is_last_block(p.done + w.row, gridDim.y))
+        merge_parts(p, w);
+}
+
 template <class T> alibi_status decode(struct context *c, const struct attention_args *a)
 {
     decode_params<T> p = {};
@@ -376,17 +389,16 @@ template <class T> alibi_status decode(struct context *c, const struct attention
     const int64_t factors[] = { rows, p.parts, p.s.D + 1, (int64_t)sizeof(float) };
     TRY_RETURN(cuda_scratch_for(c, SCRATCH_PARTS, factors, 4, (void **)&p.outputs));
     p.sums = p.outputs + rows * p.parts * p.s.D;
+    TRY_RETURN(cuda_counters(c, rows, &p.done));
     // Lengths of ragged rows are on the GPU, and Lk is the capacity of the cache: few more blocks
     // than can be resident, or most of them would start for nothing.
     blocks = ceil_div((int64_t)c->multiprocessors * BLOCKS_PER_SM, rows);
     if (blocks > p.parts)
         blocks = p.parts;
-    TRY_RETURN(chain(c, "attention decode",
-                     rows_are_aligned(a->k) && rows_are_aligned(a->v) ? split_kernel<T, true>
-                                                                      : split_kernel<T, false>,
-                     dim3((unsigned)rows, (unsigned)blocks), THREADS, sizeof(float) * (size_t)p.s.D,
-                     p));
-    return chain(c, "attention decode", merge_kernel<T>, (unsigned)rows, MERGE_THREADS, 0, p);
+    return chain(c, "attention decode",
+                 rows_are_aligned(a->k) && rows_are_aligned(a->v) ? decode_kernel<T, true>
+                                                                  : decode_kernel<T, false>,
+                 dim3((unsigned)rows, (unsigned)blocks), THREADS, sizeof(float) * (size_t)p.s.D, p);
 }
 
 } // namespace

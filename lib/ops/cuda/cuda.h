@@ -45,6 +45,7 @@ enum scratch_place {
     SCRATCH_KEPT,       /* which key tiles attention uses */
     SCRATCH_LISTS,      /* the same as lists, see attention.cuh */
     SCRATCH_PARTS,      /* decoding: results over parts of the keys */
+    SCRATCH_COUNTERS,   /* decoding: how many parts of a row are done; see cuda_counters() */
     SCRATCH_DECODE,     /* decoding: operands of linear layers, padded to full products */
     SCRATCH_PLACES,
 };
@@ -164,6 +165,8 @@ alibi_status cuda_scratch(struct context *c, enum scratch_place place, size_t by
 /* The same for cuda_bytes(factors). */
 alibi_status cuda_scratch_for(struct context *c, enum scratch_place place, const int64_t *factors,
                               int count, void **out);
+/* Numbers that are 0 for the next kernel in the stream, which leaves them so. */
+alibi_status cuda_counters(struct context *c, int64_t count, int **out);
 /* What one area of a caller's workspace takes of it. */
 static inline size_t cuda_borrowed_bytes(size_t bytes)
 {

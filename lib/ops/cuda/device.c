@@ -197,6 +197,21 @@ alibi_status cuda_scratch_for(struct context *c, enum scratch_place place, const
     return cuda_scratch(c, place, cuda_bytes(factors, count), out);
 }
 
+alibi_status cuda_counters(struct context *c, int64_t count, int **out)
+{
+    const int64_t factors[] = { count, (int64_t)sizeof(int) };
+    const size_t asked = cuda_bytes(factors, 2), before = c->scratch[SCRATCH_COUNTERS].bytes;
+    size_t stale = 0;
+
+    TRY_RETURN(cuda_scratch(c, SCRATCH_COUNTERS, asked, (void **)out));
+    if (c->borrowed.at != NULL)
+        stale = asked;
+    else if (c->scratch[SCRATCH_COUNTERS].bytes > before)
+        stale = c->scratch[SCRATCH_COUNTERS].bytes;
+    return stale == 0 ? ALIBI_OK
+                      : cuda_check(cudaMemsetAsync(*out, 0, stale, c->stream), "counters");
+}
+
 /* ---- transfers
  *
  * Through page-locked staging memory in two halves: while the GPU copies one half, the host fills

@@ -189,6 +189,21 @@ __device__ __forceinline__ void semaphore_release(int *semaphore)
                  : "memory");
 }
 
+// How many of `all` blocks have arrived at the counter before this one; the last one leaves it at
+// 0. A thread calls it after a barrier of its block: barriers and fences together make what all
+// threads of the others wrote before visible to the last one's, after another barrier.
+__device__ __forceinline__ int counter_arrive(int *counter, int all)
+{
+    int before;
+
+    asm volatile("fence.acq_rel.gpu;\n\tatom.relaxed.gpu.global.inc.u32 %0, [%1], %2;\n\t"
+                 "fence.acq_rel.gpu;"
+                 : "=r"(before)
+                 : "l"(counter), "r"(all - 1)
+                 : "memory");
+    return before;
+}
+
 // at[n * STEP] += x[n], between semaphore_wait() and semaphore_release().
 template <int STEP, int N>
 __device__ __forceinline__ void red_add_ordered(float4 *at, const float (&x)[N][4])

@@ -51,9 +51,12 @@ extern "C" size_t cuda_workspace(struct device *dev, const struct workspace_args
     bytes[SCRATCH_BIAS] = max(bytes_of(H, longest + 2 * TABLE_AROUND, sizeof(float)),
                               bytes_of(B, H, ceil_div(L, BLOCK_KEYS), BLOCK_KEYS, sizeof(float)));
     bytes[SCRATCH_DECODE] = cuda_decode_bytes(C, C > 0 ? ceil_div(a->largest, C) : 0);
-    if (!a->training || L <= DECODE_QUERIES)
-        bytes[SCRATCH_PARTS] = bytes_of(B, H, min(L, (int64_t)DECODE_QUERIES),
-                                        ceil_div(L, BLOCK_KEYS), D + 1, sizeof(float));
+    if (!a->training || L <= DECODE_QUERIES) {
+        const int64_t queries = min(L, (int64_t)DECODE_QUERIES);
+        bytes[SCRATCH_PARTS] =
+            bytes_of(B, H, queries, ceil_div(L, BLOCK_KEYS), D + 1, sizeof(float));
+        bytes[SCRATCH_COUNTERS] = bytes_of(B, H, queries, sizeof(int));
+    }
 
     // Lists of forward have a word and a count per row at least, those of backward a column per
     // block of keys.

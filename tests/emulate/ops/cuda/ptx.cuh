@@ -147,6 +147,14 @@ inline void semaphore_release(int *semaphore)
     ++*semaphore;
 }
 
+inline int counter_arrive(int *counter, int all)
+{
+    const int before = *counter;
+
+    *counter = before + 1 < all ? before + 1 : 0;
+    return before;
+}
+
 template <int STEP, int N> void red_add_ordered(float4 *at, const float (&x)[N][4])
 {
     for (int n = 0; n < N; n++)
