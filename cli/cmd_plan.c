@@ -210,7 +210,8 @@ static void print_json(const struct job *job, const char *name,
 
 /* ---- several GPUs */
 
-static void print_cluster(const struct job *job, const struct alibi_cluster_plan *c)
+static void print_cluster(const struct job *job, size_t weight_bytes,
+                          const struct alibi_cluster_plan *c)
 {
     char bytes[CLI_SHORT], speed[CLI_SHORT], time[CLI_SHORT];
 
@@ -219,8 +220,9 @@ static void print_cluster(const struct job *job, const struct alibi_cluster_plan
            (long long)job->gpus, cli_short_bytes(bytes, (size_t)c->bytes));
     if (c->exchanges > 1)
         printf("%lld times ", (long long)c->exchanges);
-    printf("as gradients of %d bytes and once as weights of 4; %.3g s at %g Gbit/s.\n",
-           job->training.wire == ALIBI_WIRE_BF16 ? 2 : 4, c->exchange_seconds, job->link_gbps);
+    printf("as gradients of %d bytes and once as weights of %zu; %.3g s at %g Gbit/s.\n",
+           job->training.wire == ALIBI_WIRE_BF16 ? 2 : 4, weight_bytes, c->exchange_seconds,
+           job->link_gbps);
     if (c->step_seconds > 0)
         printf("A step is %lld x %.3g s of passes + the exchange = %.3g s: %s tokens/s, %.0f%% of "
                "%lld times one GPU;\n%s for %lld steps\n",
@@ -324,7 +326,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     else
         print_table(job, name, plans);
     if (!job->json && job->gpus > 1)
-        print_cluster(job, &cluster);
+        print_cluster(job, plans[t->recompute].weight_bytes, &cluster);
     else if (!job->json && job->step_seconds > 0)
         printf("\n%.3g s per step, %s for %lld steps\n", job->step_seconds,
                cli_short_time(time, job->step_seconds * (double)t->steps), (long long)t->steps);

@@ -659,7 +659,9 @@ ALIBI_API alibi_status alibi_corpus_of_run(alibi_corpus **out, const char *run,
 /* The device memory that training needs, computed before anything is allocated. */
 struct alibi_plan {
     int64_t parameters, batch, length; /* tokens of one pass: batch x length */
-    size_t weights; /* fp32 master weights, and their copies in the type that passes read */
+    size_t weights;      /* fp32 master weights, and in bf16 the copies that passes read; then each
+                            of several ranks has a part of the masters */
+    size_t weight_bytes; /* of one weight as passes read it: 4, in bf16 2 */
     size_t gradients, optimizer;
     size_t activations; /* kept for the backward pass */
     size_t passing;     /* gradients of activations, logits, tables: reused by every layer */

@@ -72,8 +72,11 @@ bool weights_have_type(const char *type);
 
 /* ---- saving (save.c) */
 
-typedef alibi_status moments_fetch_fn(void *user, int moment, int64_t from, int64_t count,
-                                      float *values);
+/* The buffers of which each rank has a shard. */
+enum sharded { SHARD_FIRST, SHARD_SECOND, SHARD_MASTERS };
+
+typedef alibi_status shard_fetch_fn(void *user, enum sharded shard, int64_t from, int64_t count,
+                                    float *values);
 
 struct checkpoint {
     const struct model *model;
@@ -82,9 +85,10 @@ struct checkpoint {
      * the files, which have the bytes that one process writes. NULL: alone. */
     alibi_comm *comm;
     void *first, *second; /* the optimizer's moments, of the shard of this rank; NULL: none */
-    /* Not NULL: this process saves alone, but has a shard of the moments only. This gives numbers
-     * from..from+count-1 of moment 0 or 1, wherever they are. */
-    moments_fetch_fn *fetch;
+    void *masters;        /* likewise those that the model does not have */
+    /* Not NULL: this process saves alone, but has only its shards. This gives the numbers
+     * from..from+count-1 of a whole buffer. */
+    shard_fetch_fn *fetch;
     void *user;
     const struct alibi_training *training;
     struct train_state state;

@@ -46,17 +46,19 @@ alibi_status checkpoint_verify_together(const char *path, alibi_comm *comm);
 struct tensor_file {
     struct device *device;
     struct safetensor *entries;
-    struct tensor *views;             /* contiguous, rank 1 */
-    struct tensor_source *source;     /* in place of device and views; NULL: none */
-    const struct checkpoint *moments; /* of which these are the moments; NULL: they are not */
-    const struct model *model;        /* of the tensors; NULL: they are of a source */
-    alibi_comm *comm;                 /* the ranks that write it together; NULL: alone */
+    struct tensor *views;            /* contiguous, rank 1 */
+    struct tensor_source *source;    /* in place of device and views; NULL: none */
+    const struct checkpoint *shards; /* which has shards of tensors; NULL: all are in views */
+    enum sharded shard;              /* of which the tensors of the first buffer are */
+    const struct model *model;       /* of the tensors; NULL: they are of a source */
+    alibi_comm *comm;                /* the ranks that write it together; NULL: alone */
     struct text header;
     int64_t bytes; /* of the whole file */
     int count;
 };
 
-/* The model's weights, in a file as `type`: "F32", "BF16" or "F16". */
+/* The model's weights, in a file as `type`: "F32", "BF16" or "F16". Those that the model does not
+ * have, because they are in shards, have no view. */
 alibi_status tensor_file_of_model(struct tensor_file *f, const struct model *m, const char *type);
 /* The weights of a source, which has those of the outline and no others. */
 alibi_status tensor_file_of_source(struct tensor_file *f, const struct model *outline,
@@ -64,8 +66,13 @@ alibi_status tensor_file_of_source(struct tensor_file *f, const struct model *ou
 /* The moments of each weight, first.NAME and second.NAME, for each buffer that is not NULL. */
 alibi_status tensor_file_of_moments(struct tensor_file *f, const struct model *m, void *first,
                                     void *second);
-/* The tensors of a checkpoint, which must outlive the list. */
-alibi_status tensor_file_of_checkpoint(struct tensor_file *f, const struct checkpoint *c);
+/* The same for the weights and the moments of a checkpoint, which must outlive the lists and may
+ * have shards of them. */
+alibi_status tensor_file_of_weights(struct tensor_file *f, const struct checkpoint *c,
+                                    const char *type);
+alibi_status tensor_file_of_optimizer(struct tensor_file *f, const struct checkpoint *c);
+/* The shard of this rank; absent where c has none. */
+struct tensor checkpoint_shard(const struct checkpoint *c, enum sharded shard);
 void tensor_file_fini(struct tensor_file *f);
 
 /* ALIBI_NUMERIC names the first tensor with an element beyond the range of its type. All ranks of

@@ -51,18 +51,18 @@ static alibi_status contents_describe(struct contents *c, const struct alibi_con
     return ALIBI_OK;
 }
 
-/* Checks this rank's part of a moment. */
-static alibi_status check_moment(const struct checkpoint *c, void *buffer, const char *what)
+/* Checks this rank's shard of a buffer. */
+static alibi_status check_shard(const struct checkpoint *c, enum sharded which, const char *what)
 {
     const struct model *m = c->model;
-    int64_t shard = comm_shard(c->comm, m->span, m->span);
+    struct tensor shard = checkpoint_shard(c, which);
+    int64_t count = shard.data ? tensor_count(shard) : 0;
     struct range s;
 
-    for (int64_t at = 0; buffer && at < shard; at += s.count) {
+    for (int64_t at = 0; at < count; at += s.count) {
         s = comm_stretch(c->comm, m->span, at);
-        TRY_RETURN(model_check_finite_part(
-            m, vector_part(tensor_1(buffer, dtype_sums(m->type), shard), at, s.count), s.first,
-            what, NULL));
+        s.count = s.count < count - at ? s.count : count - at;
+        TRY_RETURN(model_check_finite(m, vector_part(shard, at, s.count), s.first, what, NULL));
     }
     return ALIBI_OK;
 }
@@ -76,15 +76,15 @@ static alibi_status contents_init(struct contents *out, const struct checkpoint 
     *out = (struct contents){ .step = c->state.step,
                               .training = c->training != NULL,
                               .comm = c->comm };
-    TRY_RETURN(model_check_finite(m, m->values, "the weight", NULL));
+    TRY_RETURN(model_check_finite(m, model_masters(m), m->absent, "the weight", NULL));
     if (!c->fetch) { /* otherwise as they are written */
-        TRY_RETURN(check_moment(c, c->first, "the optimizer's first moment of"));
-        TRY_RETURN(check_moment(c, c->second, "the optimizer's second moment of"));
+        TRY_RETURN(check_shard(c, SHARD_MASTERS, "the weight"));
+        TRY_RETURN(check_shard(c, SHARD_FIRST, "the optimizer's first moment of"));
+        TRY_RETURN(check_shard(c, SHARD_SECOND, "the optimizer's second moment of"));
     }
-    TRY_RETURN(tensor_file_of_model(&out->tensors[PART_MODEL], m, type));
-    out->tensors[PART_MODEL].comm = c->comm;
+    TRY_RETURN(tensor_file_of_weights(&out->tensors[PART_MODEL], c, type));
     if (out->training) {
-        TRY_RETURN(tensor_file_of_checkpoint(&out->tensors[PART_OPTIMIZER], c));
+        TRY_RETURN(tensor_file_of_optimizer(&out->tensors[PART_OPTIMIZER], c));
         TRY_RETURN(state_write_json(&c->state, c->training, &out->texts[PART_STATE]));
         if (c->choices.count > 0)
             TRY_RETURN(choices_write_json(&c->choices, &out->texts[PART_PRODUCTS]));

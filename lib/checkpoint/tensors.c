@@ -81,9 +81,11 @@ static alibi_status finish_list(struct tensor_file *f, struct tensor_file *made)
     return ALIBI_OK;
 }
 
-/* One entry per parameter for each buffer that is not NULL, named prefix + parameter. */
+/* One entry per parameter for each buffer that is not NULL, named prefix + parameter. The buffers
+ * begin with element `absent`. */
 static alibi_status list_tensors(struct tensor_file *f, const struct model *m, const char *type,
-                                 const char *const prefixes[], void *const buffers[], int buffers_n)
+                                 const char *const prefixes[], void *const buffers[], int buffers_n,
+                                 int64_t absent)
 {
     alibi_status status;
     struct tensor_file made = { .device = m->device, .model = m };
@@ -92,7 +94,10 @@ static alibi_status list_tensors(struct tensor_file *f, const struct model *m, c
     TRY(NEW_ARRAY(&made.views, (int64_t)buffers_n * m->count, "a list of tensors"));
     for (int b = 0; b < buffers_n; b++)
         for (int i = 0; buffers[b] && i < m->count; i++) {
-            made.views[made.count] = parameter_slice(m, &m->parameters[i], buffers[b]);
+            const struct parameter *p = &m->parameters[i];
+            struct tensor all = tensor_1(buffers[b], dtype_sums(m->type), m->span - absent);
+            made.views[made.count] =
+                p->offset < absent ? tensor_none() : vector_part(all, p->offset - absent, p->count);
             TRY(add_entry(&made, prefixes[b], &m->parameters[i], type));
         }
     TRY(finish_list(f, &made));
@@ -103,7 +108,8 @@ out:
 
 alibi_status tensor_file_of_model(struct tensor_file *f, const struct model *m, const char *type)
 {
-    return list_tensors(f, m, type, (const char *const[]){ "" }, (void *const[]){ m->values }, 1);
+    return list_tensors(f, m, type, (const char *const[]){ "" }, (void *const[]){ m->values }, 1,
+                        m->absent);
 }
 
 alibi_status tensor_file_of_source(struct tensor_file *f, const struct model *outline,
@@ -130,13 +136,24 @@ alibi_status tensor_file_of_moments(struct tensor_file *f, const struct model *m
                                     void *second)
 {
     return list_tensors(f, m, "F32", (const char *const[]){ "first.", "second." },
-                        (void *const[]){ first, second }, 2);
+                        (void *const[]){ first, second }, 2, 0);
 }
 
-alibi_status tensor_file_of_checkpoint(struct tensor_file *f, const struct checkpoint *c)
+alibi_status tensor_file_of_weights(struct tensor_file *f, const struct checkpoint *c,
+                                    const char *type)
+{
+    TRY_RETURN(tensor_file_of_model(f, c->model, type));
+    f->shards = c;
+    f->shard = SHARD_MASTERS;
+    f->comm = c->comm;
+    return ALIBI_OK;
+}
+
+alibi_status tensor_file_of_optimizer(struct tensor_file *f, const struct checkpoint *c)
 {
     TRY_RETURN(tensor_file_of_moments(f, c->model, c->first, c->second));
-    f->moments = c;
+    f->shards = c;
+    f->shard = SHARD_FIRST;
     f->comm = c->comm;
     return ALIBI_OK;
 }
@@ -347,22 +364,33 @@ static alibi_status write_lines(struct output *o, const struct tensor_file *f, i
     return ALIBI_OK;
 }
 
+struct tensor checkpoint_shard(const struct checkpoint *c, enum sharded shard)
+{
+    void *const buffers[] = { c->first, c->second, c->masters };
+    const struct model *m = c->model;
+
+    return buffers[shard] ? tensor_1(buffers[shard], dtype_sums(m->type),
+                                     comm_shard(c->comm, m->span,
+                                                shard == SHARD_MASTERS ? m->absent : m->span))
+                          : tensor_none();
+}
+
 /* Numbers from..from+count-1 of a tensor, which are of this rank's shard. */
 static alibi_status get(const struct tensor_file *f, int tensor, int64_t from, int64_t count,
                         float *values)
 {
-    const struct checkpoint *c = f->moments;
+    const struct checkpoint *c = f->shards;
     const struct model *m = f->model;
-    int moment = tensor / m->count;
-    int64_t at = m->parameters[tensor % m->count].offset + from;
+    const struct parameter *p = &m->parameters[tensor % m->count];
+    enum sharded which = (enum sharded)((int)f->shard + tensor / m->count);
+    int64_t at = p->offset + from;
     struct tensor shard;
 
-    if (!c)
+    if (!c || (which == SHARD_MASTERS && p->offset >= m->absent))
         return download(f, values, vector_part(f->views[tensor], from, count));
     if (c->fetch)
-        return c->fetch(c->user, moment, at, count, values);
-    shard = tensor_1(moment == 0 ? c->first : c->second, dtype_sums(m->type),
-                     comm_shard(c->comm, m->span, m->span));
+        return c->fetch(c->user, which, at, count, values);
+    shard = checkpoint_shard(c, which);
     return download(f, values, vector_part(shard, comm_shard(c->comm, m->span, at), count));
 }
 

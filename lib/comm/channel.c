@@ -348,18 +348,16 @@ static struct tensor arrived(const struct channel *ch, int rank, enum dtype type
 }
 
 /* Begins to send the piece of each rank's shard to that rank. */
-static alibi_status send_pieces(struct channel *ch, const struct flat_part *part, int64_t piece,
-                                enum dtype type, bool from_root)
+static alibi_status send_pieces(struct channel *ch, const struct flat_part *part, int64_t piece)
 {
+    enum dtype type = ch->wire;
     int mine = words(type, piece_of(ch, part, piece, ch->rank, type).count);
 
     for (int r = 0; r < ch->size; r++) {
         struct range some = piece_of(ch, part, piece, r, type);
 
-        if (from_root && ch->rank > 0)
-            some.count = 0;
         ch->send_counts[r] = stays(ch, r) ? 0 : words(type, some.count);
-        ch->receive_counts[r] = stays(ch, r) || (from_root && r > 0) ? 0 : mine;
+        ch->receive_counts[r] = stays(ch, r) ? 0 : mine;
         TRY_RETURN(copy_row(ch, row(ch, ch->send, r, type, some.count), part, r, some, false));
     }
     return begin(ch, false);
@@ -427,7 +425,7 @@ alibi_status channel_reduce(struct channel *ch, struct tensor sums, bool fresh, 
 
         TRY_RETURN(add_pending(ch));
         TRY_RETURN(enter(ch));
-        status = send_pieces(ch, &part, piece, ch->wire, false);
+        status = send_pieces(ch, &part, piece);
         if (status == ALIBI_OK) {
             ch->pending = vector_part(sums, mine.first, mine.count);
             ch->fresh = fresh;
@@ -443,7 +441,7 @@ alibi_status channel_reduce(struct channel *ch, struct tensor sums, bool fresh, 
 
 static alibi_status gather_piece(struct channel *ch, const struct flat_part *part, int64_t piece)
 {
-    const enum dtype type = DTYPE_F32;
+    enum dtype type = part->numbers.type;
     struct range mine = piece_of(ch, part, piece, ch->rank, type);
 
     TRY_RETURN(copy_row(ch, row(ch, ch->send, 0, type, mine.count), part, ch->rank, mine, false));
@@ -463,60 +461,69 @@ static alibi_status gather_piece(struct channel *ch, const struct flat_part *par
     return ALIBI_OK;
 }
 
-alibi_status channel_all_gather(struct channel *ch, struct tensor flat)
+alibi_status channel_all_gather(struct channel *ch, int64_t span, struct tensor numbers,
+                                int64_t first)
 {
-    const struct flat_part part = { flat, { 0, tensor_count(flat) }, tensor_count(flat) };
+    const struct flat_part part = { numbers, { first, tensor_count(numbers) }, span };
 
     TRY_RETURN(channel_settle(ch));
-    for (int64_t piece = 0; ch->size > 1 && has_piece(ch, &part, piece, DTYPE_F32); piece++) {
+    for (int64_t piece = 0; ch->size > 1 && has_piece(ch, &part, piece, numbers.type); piece++) {
         TRY_RETURN(enter(ch));
         TRY_RETURN(leave(ch, gather_piece(ch, &part, piece)));
     }
     return channel_settle(ch);
 }
 
-alibi_status channel_broadcast(struct channel *ch, struct tensor flat)
+/* Gives all ranks the numbers `some` of rank 0's values: *at is where they are in this process. */
+static alibi_status share_values(struct channel *ch, const float *values, struct range some,
+                                 float **at)
 {
-    const struct ops *ops = ch->device->ops;
-    bool staged = ops->traits.own_memory, root = ch->rank == 0;
+    *at = ch->host_receive ? ch->host_receive : ch->receive;
+    if (ch->rank == 0)
+        memcpy(*at, values + some.first, (size_t)some.count * sizeof **at);
+    return comm_broadcast(ch->comm, *at, (size_t)some.count * sizeof **at);
+}
+
+alibi_status channel_broadcast(struct channel *ch, struct tensor flat, const float *values)
+{
+    struct range some = { 0 };
     int64_t count = tensor_count(flat);
+    float *at;
 
     TRY_RETURN(channel_settle(ch));
-    for (int64_t from = 0; ch->size > 1 && from < count; from += ch->stride) {
-        int64_t left = count - from, some = left < ch->stride ? left : ch->stride;
-        struct tensor part = vector_part(flat, from, some);
-
-        if (staged && root)
-            TRY_RETURN(ops->download(ch->device, ch->host_send, part));
-        TRY_RETURN(comm_broadcast(ch->comm, staged ? ch->host_send : part.data,
-                                  (size_t)some * sizeof(float)));
-        if (staged && !root)
-            TRY_RETURN(ops->upload(ch->device, part, ch->host_send));
+    for (; some.first < count; some.first += some.count) {
+        some.count = count - some.first < ch->stride ? count - some.first : ch->stride;
+        TRY_RETURN(share_values(ch, values, some, &at));
+        TRY_RETURN(
+            ch->device->ops->upload(ch->device, vector_part(flat, some.first, some.count), at));
     }
     return ALIBI_OK;
 }
 
-static alibi_status scatter_piece(struct channel *ch, struct tensor shard,
-                                  const struct flat_part *part, int64_t piece)
+alibi_status channel_scatter(struct channel *ch, struct tensor shard, int64_t span,
+                             const float *values)
 {
-    const enum dtype type = DTYPE_F32;
-    struct range mine = piece_of(ch, part, piece, ch->rank, type);
-
-    TRY_RETURN(send_pieces(ch, part, piece, type, true));
-    TRY_RETURN(end(ch));
-    return copy(ch, vector_part(shard, mine.first, mine.count), arrived(ch, 0, type, mine.count));
-}
-
-alibi_status channel_scatter(struct channel *ch, struct tensor shard, struct tensor flat)
-{
-    const struct flat_part part = { flat, { 0, tensor_count(flat) }, tensor_count(flat) };
+    int64_t mine = tensor_count(shard), done = 0;
+    struct range some = { 0 }, s;
+    float *at;
 
     TRY_RETURN(channel_settle(ch));
-    for (int64_t piece = 0; has_piece(ch, &part, piece, DTYPE_F32); piece++) {
-        TRY_RETURN(enter(ch));
-        TRY_RETURN(leave(ch, scatter_piece(ch, shard, &part, piece)));
+    for (; some.first < span; some.first += some.count) {
+        some.count = span - some.first < ch->stride ? span - some.first : ch->stride;
+        TRY_RETURN(share_values(ch, values, some, &at));
+        for (; done < mine; done += s.count) {
+            int64_t left = mine - done, end = some.first + some.count;
+
+            s = stretch(span, ch->rank, ch->size, done);
+            if (s.first >= end)
+                break;
+            s.count = s.count < left ? s.count : left;
+            s.count = s.count < end - s.first ? s.count : end - s.first;
+            TRY_RETURN(ch->device->ops->upload(ch->device, vector_part(shard, done, s.count),
+                                               at + s.first - some.first));
+        }
     }
-    return channel_settle(ch);
+    return ALIBI_OK;
 }
 
 alibi_status channel_gather(struct channel *ch, struct tensor shard, int64_t span, int64_t from,

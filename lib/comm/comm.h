@@ -93,12 +93,16 @@ alibi_status channel_reduce(struct channel *ch, struct tensor sums, bool fresh, 
                             struct tensor part, struct range where);
 alibi_status channel_release(struct channel *ch);
 alibi_status channel_settle(struct channel *ch);
-/* The parts of `flat` outside the own shard become what they are at their ranks. */
-alibi_status channel_all_gather(struct channel *ch, struct tensor flat);
-/* `flat`, or with `shard` the shard of each rank, becomes what `flat` is at rank 0. Elsewhere
- * channel_scatter does not look at its numbers. */
-alibi_status channel_broadcast(struct channel *ch, struct tensor flat);
-alibi_status channel_scatter(struct channel *ch, struct tensor shard, struct tensor flat);
+/* `numbers`, of any type, are those from `first` on of a buffer of `span` numbers. Those that are
+ * not of the own shard become what they are at their ranks. */
+alibi_status channel_all_gather(struct channel *ch, int64_t span, struct tensor numbers,
+                                int64_t first);
+/* The numbers of `flat`, or of the shard of a buffer of `span` numbers, become those that rank 0
+ * has in `values`, in the host's memory; the other ranks do not look at theirs. `shard` may be the
+ * beginning of a shard. */
+alibi_status channel_broadcast(struct channel *ch, struct tensor flat, const float *values);
+alibi_status channel_scatter(struct channel *ch, struct tensor shard, int64_t span,
+                             const float *values);
 
 /* Reading shards at rank 0: there `values` [count] become the numbers from `from` on of a buffer of
  * `span` numbers, of which each rank has its shard. */

@@ -6,13 +6,8 @@
 
 #include "model/model.h"
 
-alibi_status model_check_finite(const struct model *m, void *buffer, const char *what, double *sum)
-{
-    return buffer ? model_check_finite_part(m, model_flat(m, buffer), 0, what, sum) : ALIBI_OK;
-}
-
-alibi_status model_check_finite_part(const struct model *m, struct tensor part, int64_t first,
-                                     const char *what, double *sum)
+alibi_status model_check_finite(const struct model *m, struct tensor part, int64_t first,
+                                const char *what, double *sum)
 {
     alibi_status status;
     const struct ops *ops = m->device->ops;

@@ -77,10 +77,13 @@ struct model {
     int count;
     int64_t elements; /* of all parameters: how many numbers are learned */
 
-    /* The flat buffers: first the parameters that decay, then the others; each begins at a multiple
-     * of 64 elements. The gaps between them are 0 in every buffer, and stay 0. */
+    /* The flat buffers: first the parameters that decay, of these the copied ones first, then the
+     * others; each begins at a multiple of 64 elements. The gaps between them are 0 in every
+     * buffer, and stay 0. */
     int64_t span, decaying;   /* elements of a buffer, and of its decaying part */
+    int64_t copied;           /* elements at its beginning of which passes read only the copies */
     void *values, *gradients; /* masters and their gradients, in the type of sums: S of ops.h */
+    int64_t absent;           /* `values` begins with this element; see model_new_sharded() */
     int64_t slot;             /* see model_add_gradients(); 0: `gradients` is a flat buffer */
     void *copies;             /* of the masters, in T; NULL where T is S */
 
@@ -97,11 +100,18 @@ struct model {
  * to the parameter; absent where the buffer is NULL. */
 struct tensor model_flat(const struct model *m, void *buffer);
 struct tensor model_flat_copies(const struct model *m);
+struct tensor model_masters(const struct model *m); /* those that it has: the elements from `absent`
+                                                       on */
 struct tensor parameter_slice(const struct model *m, const struct parameter *p, void *buffer);
 
 /* config must be resolved. Weights are not set yet: model_init, or a file. */
 alibi_status model_new(struct model **out, const struct alibi_config *config, struct device *device,
                        enum dtype type, bool trainable);
+/* A model of one of several ranks, which keep the masters of matrices in shards: it has their
+ * copies, and the masters that passes read. Where there are no copies it is a model like any other.
+ */
+alibi_status model_new_sharded(struct model **out, const struct alibi_config *config,
+                               struct device *device, enum dtype type);
 void model_free(struct model *m);
 /* Gradients for a model that was made without. by_layer: the matrices of all layers take turns in a
  * slot, as large as those of one layer, so that `gradients` is a flat buffer with that slot instead
@@ -115,7 +125,7 @@ int64_t model_layer_offset(const struct model *m, int64_t layer);
  * several layers that take turns. */
 struct tensor model_gradient_part(const struct model *m, int64_t offset, int64_t count);
 alibi_status model_init(struct model *m, uint64_t seed, enum alibi_init_scale scale);
-alibi_status model_refresh(struct model *m); /* copies from masters, after these were set */
+alibi_status model_refresh(struct model *m); /* copies from its masters, after these were set */
 
 /* A model without memory on the device: its table of parameters, and what it would take. */
 alibi_status model_outline(struct model **out, const struct alibi_config *config,
@@ -169,13 +179,11 @@ int64_t model_longest(const struct model *m); /* INT64_MAX: any length */
 
 /* ---- numbers that are not finite (guard.c) */
 
-/* ALIBI_NUMERIC names the first tensor of a flat buffer with an element that is not finite, after
- * `what`: "the gradient of 'norm.weight' is not finite". *sum: of all squares; either may be NULL.
- * */
-alibi_status model_check_finite(const struct model *m, void *buffer, const char *what, double *sum);
-/* The same for a part of such a buffer that begins with element `first`. */
-alibi_status model_check_finite_part(const struct model *m, struct tensor part, int64_t first,
-                                     const char *what, double *sum);
+/* `part` is a flat buffer from element `first` on. ALIBI_NUMERIC names its first tensor with an
+ * element that is not finite, after `what`: "the gradient of 'norm.weight' is not finite". *sum: of
+ * all squares; may be NULL. */
+alibi_status model_check_finite(const struct model *m, struct tensor part, int64_t first,
+                                const char *what, double *sum);
 
 /* ---- the context of passes (workspace.c)
  *

@@ -2,7 +2,8 @@
  *
  * One walk over the configuration lists every tensor once, in the order in which data flows through
  * the model; initialisation (init.c) and the files follow that list. In the flat buffers the
- * parameters that decay come first, so that one call of the optimizer does them all. */
+ * parameters that decay come first, so that one call of the optimizer does them all, and of these
+ * the ones that passes read as copies, so that the masters of these can be elsewhere. */
 #include <string.h>
 
 #include "model/walk.h"
@@ -254,11 +255,11 @@ static int64_t placed(const struct parameter *p)
     return (p->rows * p->shape[1] + PLACE - 1) / PLACE * PLACE;
 }
 
-static int64_t place_some(struct model *m, bool decays, int64_t at)
+static int64_t place_some(struct model *m, bool decays, bool copied, int64_t at)
 {
     for (int i = 0; i < m->count; i++) {
         struct parameter *p = &m->parameters[i];
-        if (p->decays != decays)
+        if (p->decays != decays || (decays && p->copied != copied))
             continue;
         p->offset = at;
         at += placed(p);
@@ -290,6 +291,11 @@ struct tensor parameter_slice(const struct model *m, const struct parameter *p, 
 struct tensor model_flat_copies(const struct model *m)
 {
     return m->copies ? tensor_1(m->copies, m->type, m->span) : tensor_none();
+}
+
+struct tensor model_masters(const struct model *m)
+{
+    return tensor_1(m->values, dtype_sums(m->type), m->span - m->absent);
 }
 
 static alibi_status check_config(const struct alibi_config *c, const struct position *first)
@@ -409,8 +415,9 @@ alibi_status model_outline(struct model **out, const struct alibi_config *config
     list_all(&listed, m);
     m->count = listed.count;
     m->elements = listed.elements;
-    m->decaying = place_some(m, true, 0);
-    m->span = place_some(m, false, m->decaying);
+    m->copied = place_some(m, true, true, 0);
+    m->decaying = place_some(m, true, false, m->copied);
+    m->span = place_some(m, false, false, m->decaying);
     *out = m;
     m = NULL;
 out:
@@ -418,23 +425,31 @@ out:
     return status;
 }
 
-alibi_status model_new(struct model **out, const struct alibi_config *config, struct device *device,
-                       enum dtype type, bool trainable)
+/* What passes read of a parameter. */
+static struct tensor value_in(const struct model *m, const struct parameter *p)
+{
+    struct tensor masters = model_masters(m);
+
+    if (p->copied && m->copies)
+        return shaped(slice(model_flat_copies(m), p), p);
+    return shaped(vector_part(masters, p->offset - m->absent, p->count), p);
+}
+
+static alibi_status make(struct model **out, const struct alibi_config *config,
+                         struct device *device, enum dtype type, bool trainable, bool sharded)
 {
     alibi_status status;
     struct model *m = NULL;
+    bool copies = type != dtype_sums(type);
 
     device_lock(device);
     TRY(model_outline(&m, config, device, type));
-    TRY(new_flat(m, &m->values, dtype_sums(type), m->span, "the weights"));
-    if (type != dtype_sums(type))
+    m->absent = sharded && copies ? m->copied : 0;
+    TRY(new_flat(m, &m->values, dtype_sums(type), m->span - m->absent, "the weights"));
+    if (copies)
         TRY(new_flat(m, &m->copies, type, m->span, "the copies of weights"));
-    for (int i = 0; i < m->count; i++) {
-        struct parameter *p = &m->parameters[i];
-        bool copy = p->copied && m->copies;
-
-        p->value = shaped(slice(copy ? model_flat_copies(m) : model_flat(m, m->values), p), p);
-    }
+    for (int i = 0; i < m->count; i++)
+        m->parameters[i].value = value_in(m, &m->parameters[i]);
     if (trainable)
         TRY(model_add_gradients(m, false));
     *out = m;
@@ -443,6 +458,18 @@ out:
     model_free(m);
     device_unlock(device);
     return status;
+}
+
+alibi_status model_new(struct model **out, const struct alibi_config *config, struct device *device,
+                       enum dtype type, bool trainable)
+{
+    return make(out, config, device, type, trainable, false);
+}
+
+alibi_status model_new_sharded(struct model **out, const struct alibi_config *config,
+                               struct device *device, enum dtype type)
+{
+    return make(out, config, device, type, false, true);
 }
 
 void model_free(struct model *m)
@@ -561,12 +588,15 @@ alibi_status begin_gradient(const struct model *m, int index)
 alibi_status model_refresh(struct model *m)
 {
     alibi_status status;
+    int64_t count = m->span - m->absent;
+    struct tensor copies = model_flat_copies(m), masters = model_masters(m);
 
     if (!m->copies)
         return ALIBI_OK;
+    copies = vector_part(copies, m->absent, count);
     device_lock(m->device);
-    status = m->device->ops->copy(m->device, tensor_4(m->copies, m->type, 1, 1, 1, m->span),
-                                  tensor_4(m->values, dtype_sums(m->type), 1, 1, 1, m->span));
+    status = m->device->ops->copy(m->device, tensor_4(copies.data, copies.type, 1, 1, 1, count),
+                                  tensor_4(masters.data, masters.type, 1, 1, 1, count));
     device_unlock(m->device);
     return status;
 }

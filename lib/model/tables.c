@@ -143,8 +143,7 @@ alibi_status model_slopes(const struct model *m, int kind, float *slopes)
         return ALIBI_OK;
     TRY(NEW_ARRAY(&factors, H, "slopes"));
     device_lock(m->device);
-    status = m->device->ops->download(m->device, factors,
-                                      parameter_slice(m, &m->parameters[parameter], m->values));
+    status = m->device->ops->download(m->device, factors, value_of(m, parameter));
     device_unlock(m->device);
     for (int64_t h = 0; status == ALIBI_OK && h < H; h++)
         slopes[h] *= factors[h];

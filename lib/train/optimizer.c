@@ -2,21 +2,22 @@
  *
  * The equations are in ops.h. Matrices decay, norms and biases do not: the flat buffers begin with
  * those that do. With several ranks, each updates its shard: it has only the moments of that part,
- * sums the gradients of all ranks there, and gets the other weights from the other ranks. */
+ * sums the gradients of all ranks there, and gets the other weights from the other ranks. Where
+ * passes read copies of the masters, it has also only the masters of its shard, and gets copies. */
 #include <math.h>
 
 #include "train/train.h"
 
-/* A buffer of the shard's length, all 0. */
-static alibi_status new_part(struct optimizer *o, void **out, const char *what)
+/* A buffer for numbers of the shard, all 0. */
+static alibi_status new_part(struct optimizer *o, void **out, int64_t count, const char *what)
 {
     struct device *dev = o->model->device;
     enum dtype type = dtype_sums(o->model->type);
-    int64_t count = o->shard > 0 ? o->shard : 1;
     void *buffer = NULL;
     size_t bytes;
     alibi_status status;
 
+    count = count > 0 ? count : 1;
     if (!size_multiply(&bytes, (size_t)count, dtype_bytes(type)))
         return fail(ALIBI_MEMORY, "%s for %lld parameters does not fit", what,
                     (long long)o->model->elements);
@@ -47,9 +48,11 @@ alibi_status optimizer_init(struct optimizer *o, struct model *m, int kind, alib
     };
 
     device_lock(m->device);
-    TRY(new_part(&made, &made.first, "the optimizer's state"));
+    TRY(new_part(&made, &made.first, made.shard, "the optimizer's state"));
     if (optimizer_moments(kind) > 1)
-        TRY(new_part(&made, &made.second, "the optimizer's state"));
+        TRY(new_part(&made, &made.second, made.shard, "the optimizer's state"));
+    if (m->absent > 0)
+        TRY(new_part(&made, &made.masters, comm_shard(comm, m->span, m->absent), "the weights"));
     *o = made;
     made = (struct optimizer){ 0 };
 out:
@@ -71,7 +74,7 @@ alibi_status optimizer_connect(struct optimizer *o, const struct alibi_training 
         TRY(channel_new(&o->channel, o->comm, o->model->device,
                         t->wire == ALIBI_WIRE_BF16 ? DTYPE_BF16 : DTYPE_F32, t->comm, call));
     if (exchanged || (o->ordered && t->accumulate > 1))
-        TRY(new_part(o, &o->sums, "the sum of gradients"));
+        TRY(new_part(o, &o->sums, o->shard, "the sum of gradients"));
 out:
     device_unlock(o->model->device);
     return status;
@@ -87,6 +90,7 @@ void optimizer_fini(struct optimizer *o)
     channel_free(o->channel); /* first: it may still add to the sums */
     dev->ops->buffer_free(dev, o->first);
     dev->ops->buffer_free(dev, o->second);
+    dev->ops->buffer_free(dev, o->masters);
     dev->ops->buffer_free(dev, o->sums);
     device_unlock(dev);
     *o = (struct optimizer){ 0 };
@@ -213,7 +217,7 @@ static alibi_status square_sums(const struct optimizer *o, double sums[COMM_BLOC
     struct range b;
 
     if (!o->ordered && !o->channel)
-        return model_check_finite_part(m, gradient, 0, what, all);
+        return model_check_finite(m, gradient, 0, what, all);
     if (!o->ordered) { /* one call; only if there is something to find, one for each stretch */
         TRY_RETURN(m->device->ops->sum_squares(m->device, all, gradient));
         if (isfinite(*all))
@@ -222,8 +226,8 @@ static alibi_status square_sums(const struct optimizer *o, double sums[COMM_BLOC
     for (int i = 0; i < COMM_BLOCKS; i++) {
         int64_t from = comm_shard(o->comm, m->span, (b = comm_block(m->span, i)).first);
         if (b.count > 0 && comm_shard(o->comm, m->span, b.first + b.count) > from)
-            TRY_RETURN(model_check_finite_part(m, vector_part(gradient, from, b.count), b.first,
-                                               what, &sums[i]));
+            TRY_RETURN(model_check_finite(m, vector_part(gradient, from, b.count), b.first, what,
+                                          &sums[i]));
     }
     return o->ordered ? ALIBI_OK
                       : fail(ALIBI_NUMERIC, "%s all tensors: the sum of squares overflows", what);
@@ -254,12 +258,34 @@ static struct tensor part_of(struct tensor vector, int64_t from, int64_t count)
     return vector.data ? vector_part(vector, from, count) : vector;
 }
 
+/* The masters of the shard that the model does not have. */
+static struct tensor own_masters(const struct optimizer *o)
+{
+    const struct model *m = o->model;
+
+    return tensor_1(o->masters, dtype_sums(m->type), comm_shard(o->comm, m->span, m->absent));
+}
+
+/* From number `at` of the shard on, numbers that follow each other in the flat buffers, and whose
+ * masters do. */
+static struct range stretch_at(const struct optimizer *o, int64_t at)
+{
+    struct range s = comm_stretch(o->comm, o->model->span, at);
+    int64_t absent = o->model->absent;
+
+    if (s.first < absent && s.first + s.count > absent)
+        s.count = absent - s.first;
+    return s;
+}
+
 /* The numbers `s` of the flat buffers, which are those from `at` on of the shard. */
 static alibi_status apply(struct optimizer *o, const struct alibi_training *t, int64_t step,
                           double gradient_scale, struct range s, int64_t at)
 {
     struct model *m = o->model;
-    struct tensor w = part_of(model_flat(m, m->values), s.first, s.count);
+    struct tensor w = s.first < m->absent
+                          ? vector_part(own_masters(o), at, s.count)
+                          : vector_part(model_masters(m), s.first - m->absent, s.count);
     struct tensor copy = part_of(model_flat_copies(m), s.first, s.count);
     struct tensor gradient = part_of(gradient_of_shard(o), at, s.count);
     struct tensor first = part_of(part(o, o->first), at, s.count);
@@ -295,6 +321,17 @@ static alibi_status apply(struct optimizer *o, const struct alibi_training *t, i
     return m->device->ops->nesterov(m->device, &a);
 }
 
+/* All ranks get the copies of those masters that are in shards. */
+static alibi_status gather_copies(struct optimizer *o)
+{
+    const struct model *m = o->model;
+
+    if (m->absent == 0)
+        return ALIBI_OK;
+    return channel_all_gather(o->channel, m->span, vector_part(model_flat_copies(m), 0, m->absent),
+                              0);
+}
+
 alibi_status optimizer_step(struct optimizer *o, const struct alibi_training *t, int64_t step,
                             double gradient_scale)
 {
@@ -302,11 +339,12 @@ alibi_status optimizer_step(struct optimizer *o, const struct alibi_training *t,
     struct range s;
 
     for (int64_t at = 0; at < o->shard; at += s.count) {
-        s = comm_stretch(o->comm, m->span, at);
+        s = stretch_at(o, at);
         TRY_RETURN(apply(o, t, step, gradient_scale, s, at));
     }
     if (comm_size(o->comm) > 1) {
-        TRY_RETURN(channel_all_gather(o->channel, model_flat(m, m->values)));
+        TRY_RETURN(gather_copies(o));
+        TRY_RETURN(channel_all_gather(o->channel, m->span, model_masters(m), m->absent));
         TRY_RETURN(model_refresh(m));
     }
     return model_limit_slopes(m);
@@ -325,11 +363,18 @@ out:
     return status;
 }
 
-/* ---- moments of which each rank has a part */
+/* ---- shards of several ranks */
+
+static struct tensor shard_of(const struct optimizer *o, enum sharded which)
+{
+    return which == SHARD_MASTERS ? own_masters(o)
+                                  : part(o, which == SHARD_FIRST ? o->first : o->second);
+}
 
 /* A request of rank 0 to the others; count 0: nothing more. */
 struct request {
-    int64_t moment, from, count;
+    enum sharded shard;
+    int64_t from, count;
 };
 
 static alibi_status answer(struct optimizer *o, struct request q, float *values)
@@ -337,17 +382,17 @@ static alibi_status answer(struct optimizer *o, struct request q, float *values)
     alibi_status status;
 
     device_lock(o->model->device);
-    status = channel_gather(o->channel, part(o, q.moment == 0 ? o->first : o->second),
-                            o->model->span, q.from, q.count, values);
+    status =
+        channel_gather(o->channel, shard_of(o, q.shard), o->model->span, q.from, q.count, values);
     device_unlock(o->model->device);
     return status;
 }
 
-alibi_status optimizer_fetch(void *optimizer, int moment, int64_t from, int64_t count,
+alibi_status optimizer_fetch(void *optimizer, enum sharded shard, int64_t from, int64_t count,
                              float *values)
 {
     struct optimizer *o = optimizer;
-    struct request q = { moment, from, count };
+    struct request q = { shard, from, count };
 
     TRY_RETURN(comm_broadcast(o->comm, &q, sizeof q));
     return answer(o, q, values);
@@ -372,14 +417,47 @@ alibi_status optimizer_served(struct optimizer *o)
     return comm_broadcast(o->comm, &q, sizeof q);
 }
 
-alibi_status optimizer_set(struct optimizer *o, int moment, void *staging)
+/* The copies of the shard's masters. */
+static alibi_status copy_masters(struct optimizer *o)
+{
+    struct model *m = o->model;
+    struct tensor masters = own_masters(o), copies = model_flat_copies(m);
+    int64_t count = tensor_count(masters);
+    struct range s;
+
+    for (int64_t at = 0; at < count; at += s.count) {
+        s = stretch_at(o, at);
+        TRY_RETURN(m->device->ops->copy(
+            m->device, tensor_4(tensor_at(copies, s.first), copies.type, 1, 1, 1, s.count),
+            tensor_4(tensor_at(masters, at), masters.type, 1, 1, 1, s.count)));
+    }
+    return ALIBI_OK;
+}
+
+alibi_status optimizer_set_weights(struct optimizer *o, const float *values)
 {
     struct model *m = o->model;
     alibi_status status;
 
     device_lock(m->device);
-    status = channel_scatter(o->channel, part(o, moment == 0 ? o->first : o->second),
-                             model_flat(m, staging));
+    if (m->absent > 0) {
+        TRY(channel_scatter(o->channel, own_masters(o), m->span, values));
+        TRY(copy_masters(o));
+        TRY(gather_copies(o));
+    }
+    TRY(channel_broadcast(o->channel, model_masters(m), values ? values + m->absent : NULL));
+    TRY(model_refresh(m));
+out:
     device_unlock(m->device);
+    return status;
+}
+
+alibi_status optimizer_set_moment(struct optimizer *o, enum sharded moment, const float *values)
+{
+    alibi_status status;
+
+    device_lock(o->model->device);
+    status = channel_scatter(o->channel, shard_of(o, moment), o->model->span, values);
+    device_unlock(o->model->device);
     return status;
 }

@@ -40,8 +40,8 @@ static alibi_status measure(const struct trial *t, int64_t B, int64_t L, struct 
     struct workspace_args args = {
         .B = B, .L = L, .training = true, .wide = device_tunes_widely(t->device)
     };
-    struct alibi_plan made = { .batch = B, .length = L };
-    size_t shard; /* of a flat buffer, about */
+    struct alibi_plan made = { .batch = B, .length = L, .weight_bytes = dtype_bytes(t->type) };
+    size_t shard, divided; /* of a flat buffer; of the masters that ranks keep in shards, about */
 
     TRY(outline(&m, t, L));
     TRY(model_check_length(m, L));
@@ -54,8 +54,9 @@ static alibi_status measure(const struct trial *t, int64_t B, int64_t L, struct 
             args.largest = m->parameters[i].count;
 
     made.parameters = m->elements;
-    made.weights = size_sum(bytes.master, bytes.copy);
     shard = bytes.master / (size_t)t->ranks;
+    divided = bytes.copy > 0 ? (size_t)m->copied * dtype_bytes(dtype_sums(t->type)) : 0;
+    made.weights = size_sum(bytes.master - divided + divided / (size_t)t->ranks, bytes.copy);
     made.gradients = (size_t)model_gradients_count(m, gradients_by_layer(t->training, t->ranks)) *
                      dtype_bytes(dtype_sums(t->type));
     if (gradients_exchanged(t->training, t->ranks) ||
@@ -237,9 +238,9 @@ alibi_status plan_check_ranks(const struct alibi_training *t, int64_t ranks)
 }
 
 /* Gradients are exchanged once per step, or, if sums are ordered or sharded, once per pass of each
- * rank; then the weights:
+ * rank; then the weights, as passes read them:
  *
- *   bytes = (exchanges wire + 4) (N - 1) / N parameters      wire: 4, in bf16 2
+ *   bytes = (exchanges wire + weight) (N - 1) / N parameters      wire, weight: 4, in bf16 2
  *   step  = passes pass_seconds + bytes / link
  *
  * That is an upper bound: gradients are sent while the last pass computes. */
@@ -255,7 +256,8 @@ alibi_status alibi_plan_cluster(const struct alibi_plan *plan,
     TRY_RETURN(plan_check_ranks(training, ranks));
     made.passes = training->accumulate / ranks;
     made.exchanges = each_pass ? made.passes : 1;
-    made.bytes = ((double)made.exchanges * (training->wire == ALIBI_WIRE_BF16 ? 2 : 4) + 4) *
+    made.bytes = ((double)made.exchanges * (training->wire == ALIBI_WIRE_BF16 ? 2 : 4) +
+                  (double)plan->weight_bytes) *
                  (double)(ranks - 1) / (double)ranks * (double)plan->parameters;
     made.exchange_seconds = made.bytes * 8 / (link_gbps * 1e9);
     if (pass_seconds > 0) {

@@ -32,6 +32,10 @@ struct run {
     alibi_comm *comm; /* the ranks that train together; NULL: alone */
 
     struct model *model;
+    struct model *initial; /* where rank 0 sets the weights that training begins with: `model`, or
+                            with several ranks one of the host, of which all get theirs; NULL at
+                            the others, and later */
+    struct device host;    /* of that one */
     struct workspace *workspace;
     struct optimizer optimizer;
     struct loader *loader;
@@ -121,6 +125,28 @@ static alibi_status check_positions(struct run *r)
     return model_set_position(r->model, first);
 }
 
+/* With several ranks the GPU of rank 0 need not have room for what is divided among all. */
+static alibi_status make_models(struct run *r)
+{
+    if (comm_size(r->comm) == 1) {
+        TRY_RETURN(model_new(&r->model, &r->config, r->device, r->type, false));
+        r->initial = r->model;
+        return ALIBI_OK;
+    }
+    TRY_RETURN(model_new_sharded(&r->model, &r->config, r->device, r->type));
+    if (!comm_is_root(r->comm))
+        return ALIBI_OK;
+    r->host.ops = ops_cpu();
+    return model_new(&r->initial, &r->config, &r->host, DTYPE_F32, false);
+}
+
+static void free_initial(struct run *r)
+{
+    if (r->initial != r->model)
+        model_free(r->initial);
+    r->initial = NULL;
+}
+
 static alibi_status make(struct run *r)
 {
     struct alibi_training *t = &r->training;
@@ -159,7 +185,7 @@ static alibi_status make(struct run *r)
         call_note(r->call, "no validation: the split is shorter than one window of %lld tokens",
                   (long long)t->train_length);
     TRY_RETURN(loader_new(&r->loader, &batches));
-    TRY_RETURN(model_new(&r->model, &r->config, r->device, r->type, false));
+    TRY_RETURN(make_models(r));
     TRY_RETURN(model_add_gradients(r->model, gradients_by_layer(t, comm_size(r->comm))));
     TRY_RETURN(check_positions(r));
     TRY_RETURN(new_workspace(r));
@@ -248,7 +274,7 @@ static alibi_status restore(struct run *r, const char *path)
     TRY_RETURN(change_position(r, position));
     r->state = state;
     if (unfinished(r)) {
-        TRY_RETURN(checkpoint_read_weights(path, r->model));
+        TRY_RETURN(checkpoint_read_weights(path, r->initial));
         TRY_RETURN(restore_choices(r, path));
     }
     r->state.files_checksum = corpus_files_checksum(r->corpus);
@@ -256,45 +282,25 @@ static alibi_status restore(struct run *r, const char *path)
     return ALIBI_OK;
 }
 
-/* With several ranks, rank 0 reads one moment after the other, and all take their shards. */
-static alibi_status share_moments(struct run *r, const char *path, void *staging)
+/* With several ranks, rank 0 reads one moment after the other, where it had the weights, and all
+ * take their shards. */
+static alibi_status restore_moments(struct run *r, const char *path)
 {
     struct optimizer *o = &r->optimizer;
 
+    if (comm_size(r->comm) == 1)
+        return checkpoint_read_moments(path, r->model, o->first, o->second);
     for (int i = 0; i < optimizer_moments(o->kind); i++) {
+        float *values = r->initial ? r->initial->values : NULL;
         alibi_status status = ALIBI_OK;
-        if (comm_is_root(r->comm))
-            status = checkpoint_read_moments(path, r->model, i == 0 ? staging : NULL,
-                                             i == 1 ? staging : NULL);
+
+        if (r->initial)
+            status = checkpoint_read_moments(path, r->initial, i == 0 ? values : NULL,
+                                             i == 1 ? values : NULL);
         TRY_RETURN(comm_agree(r->comm, status));
-        TRY_RETURN(optimizer_set(o, i, staging));
+        TRY_RETURN(optimizer_set_moment(o, i == 0 ? SHARD_FIRST : SHARD_SECOND, values));
     }
     return ALIBI_OK;
-}
-
-static alibi_status restore_moments(struct run *r, const char *path)
-{
-    struct model *m = r->model;
-    struct device *dev = r->device;
-    void *staging = NULL;
-    alibi_status status = ALIBI_OK;
-
-    if (comm_size(r->comm) == 1)
-        return checkpoint_read_moments(path, m, r->optimizer.first, r->optimizer.second);
-    if (m->slot == 0)
-        return share_moments(r, path, m->gradients);
-    device_lock(dev);
-    if (comm_is_root(r->comm)) /* passes have not taken their memory yet */
-        status = dev->ops->buffer_new(dev, &staging, model_flat_bytes(m, dtype_sums(m->type)),
-                                      "the moments of all ranks");
-    if (staging)
-        status = dev->ops->fill(dev, model_flat(m, staging), 0.0);
-    status = comm_agree(r->comm, status);
-    if (status == ALIBI_OK)
-        status = share_moments(r, path, staging ? staging : m->gradients);
-    dev->ops->buffer_free(dev, staging);
-    device_unlock(dev);
-    return status;
 }
 
 /* All ranks continue with the weights and the state of rank 0. */
@@ -306,7 +312,6 @@ static alibi_status share(struct run *r)
         int64_t saved;
         char position[ALIBI_NAME_MAX];
     } found = { .state = r->state, .saved = r->saved };
-    alibi_status status;
 
     if (comm_size(r->comm) == 1)
         return ALIBI_OK;
@@ -315,10 +320,7 @@ static alibi_status share(struct run *r)
     r->state = found.state;
     r->saved = found.saved;
     TRY_RETURN(change_position(r, found.position));
-    device_lock(m->device);
-    status = channel_broadcast(r->optimizer.channel, model_flat(m, m->values));
-    device_unlock(m->device);
-    return status == ALIBI_OK ? model_refresh(m) : status;
+    return optimizer_set_weights(&r->optimizer, r->initial ? r->initial->values : NULL);
 }
 
 /* ---- saving */
@@ -334,6 +336,7 @@ static struct checkpoint checkpoint_of(struct run *r)
         .comm = r->together ? r->comm : NULL,
         .first = r->optimizer.first,
         .second = r->optimizer.second,
+        .masters = r->optimizer.masters,
         .fetch = comm_size(r->comm) > 1 && !r->together ? optimizer_fetch : NULL,
         .user = (void *)&r->optimizer,
         .training = &r->training,
@@ -382,11 +385,11 @@ static alibi_status start(struct run *r)
     r->started = true;
     r->state.corpus_checksum = corpus_checksum(r->corpus);
     r->state.files_checksum = corpus_files_checksum(r->corpus);
-    TRY_RETURN(model_init(r->model, (uint64_t)r->training.seed,
+    TRY_RETURN(model_init(r->initial, (uint64_t)r->training.seed,
                           (enum alibi_init_scale)r->training.init_scale));
     if (!r->training.init)
         return ALIBI_OK;
-    return checkpoint_init_weights(r->training.init, r->model, corpus_tokenizer(r->corpus),
+    return checkpoint_init_weights(r->training.init, r->initial, corpus_tokenizer(r->corpus),
                                    r->call);
 }
 
@@ -519,7 +522,7 @@ static alibi_status find_together(struct run *r)
     if (apart)
         call_note(
             r->call,
-            "not all ranks see '%s' and may write there: rank 0 fetches the moments of the others, "
+            "not all ranks see '%s' and may write there: rank 0 fetches the shards of the others, "
             "and saves alone; on a file system of all machines they save together",
             r->dir);
 out:
@@ -543,6 +546,7 @@ static alibi_status open_run(struct run *r, bool resume)
         TRY(restore_moments(r, path));
         call_note(r->call, "resuming from '%s'", path ? path : r->dir);
     }
+    free_initial(r);
     if (comm_is_root(r->comm))
         status = prepare_folder(r);
     TRY(comm_agree(r->comm, status));
@@ -918,7 +922,7 @@ static alibi_status train(alibi_device *device, const struct alibi_config *confi
     TRY(comm_agree(r.comm, make(&r)));
     TRY(comm_agree(r.comm, optimizer_connect(&r.optimizer, &r.training, call)));
     if (training->init && !resume) /* a model that does not fit must not leave a folder */
-        TRY(comm_agree(r.comm, start(&r)));
+        TRY(comm_agree(r.comm, r.initial ? start(&r) : ALIBI_OK));
     TRY(open_run(&r, resume));
     warn_of_warmup(&r);
     warn_of_small_text(&r);
@@ -939,6 +943,7 @@ out:
     optimizer_fini(&r.optimizer);
     mem_free(r.passes);
     workspace_free(r.workspace);
+    free_initial(&r);
     model_free(r.model);
     loader_free(r.loader);
     lock_release(r.lock);

@@ -18,6 +18,7 @@ struct optimizer {
     int kind;                /* enum alibi_optimizer */
     int64_t shard;           /* numbers of the flat buffers that this rank updates; alone: all */
     void *first, *second;    /* of the shard: AdamW m, v; Nesterov u, NULL */
+    void *masters;           /* of the shard, those that the model does not have; NULL: none */
     struct channel *channel; /* to the other ranks; NULL: there are none */
     bool ordered;            /* sums do not depend on the number of ranks */
     bool sends;              /* layers, as the backward pass completes them */
@@ -68,14 +69,16 @@ alibi_status guard_check(const struct optimizer *o, double loss, int64_t step, d
 alibi_status optimizer_update(struct optimizer *o, const struct alibi_training *t, int64_t step,
                               double loss, double *norm);
 
-/* Several ranks: rank 0 fetches numbers of a moment, 0 or 1, as checkpoint.fetch, while the others
- * serve, until rank 0 says that they have. */
-alibi_status optimizer_fetch(void *optimizer, int moment, int64_t from, int64_t count,
+/* Several ranks: rank 0 fetches numbers of a buffer as checkpoint.fetch, while the others serve,
+ * until rank 0 says that they have. */
+alibi_status optimizer_fetch(void *optimizer, enum sharded shard, int64_t from, int64_t count,
                              float *values);
 alibi_status optimizer_serve(struct optimizer *o);
 alibi_status optimizer_served(struct optimizer *o);
-/* The moment of all ranks becomes what rank 0 has in `staging`, a flat buffer. */
-alibi_status optimizer_set(struct optimizer *o, int moment, void *staging);
+/* The weights or a moment of all ranks become the flat buffer that rank 0 has in `values`, in the
+ * host's memory. At the other ranks it is NULL. */
+alibi_status optimizer_set_weights(struct optimizer *o, const float *values);
+alibi_status optimizer_set_moment(struct optimizer *o, enum sharded moment, const float *values);
 
 /* ---- plan (plan.c) */
 

@@ -73,10 +73,10 @@ run "$program" plan --recipe "$SOURCE/recipes/paper-1.3b.json" --vocab 50304 --g
 expect 2 "heads 3 do not divide width 16" "$ALIBI" plan --width 16 --heads 3
 check "plan for several GPUs" "$ALIBI" plan --recipe "$SOURCE/recipes/paper-1.3b.json" \
     --vocab 50304 --gpu-memory 80 --gpus 32 --link-gbps 400 --pass-seconds 0.245 --json
-# 2 * 31/32 * 4 * 1.36e9 bytes at 50 GB/s, and one pass
+# (4 + 2) * 31/32 * 1.36e9 bytes at 50 GB/s, and one pass
 step=$(sed -n '/"cluster"/,$p' stdout | grep -oE '"step_seconds": [0-9.]+' | sed 's/.*: //')
 check "plan: a step is a pass and the exchange" \
-    awk -v step="$step" 'BEGIN { exit step < 0.45 || step > 0.47 }'
+    awk -v step="$step" 'BEGIN { exit step < 0.40 || step > 0.41 }'
 # 64 GPUs cannot divide its 32 passes of 16 windows, but 64 of 8; the passes take half as long.
 run "$ALIBI" plan --gpus 64 --gpu-memory 80 --recipe "$SOURCE/recipes/paper-1.3b.json" \
     --vocab 50304 --pass-seconds 0.2
@@ -89,7 +89,7 @@ run "$ALIBI" plan --gpus 64 --gpu-memory 80 --link-gbps 400
     fail "plan: a step of too few windows" "$(cat stdout stderr)"
 run "$ALIBI" plan --gpus 8 --gpu-memory 80 --recipe "$SOURCE/recipes/paper-1.3b.json" \
     --vocab 50304 --shard gradients
-[ "$code" = 0 ] && grep -q '4 times as gradients of 4 bytes and once as weights of 4' stdout &&
+[ "$code" = 0 ] && grep -q '4 times as gradients of 4 bytes and once as weights of 2;' stdout &&
     pass "plan: sharded gradients are sent in each pass" ||
     fail "plan: sharded gradients are sent in each pass" "$(cat stdout stderr)"
 # plan refuses what training refuses, wherever the GPUs are.

@@ -3,10 +3,10 @@
 # those of one process on the CPU, and wrong use gets one line.
 . "$(dirname "$0")/lib.sh"
 
-need_mpi 49
+need_mpi 71
 built=$(dirname "$program")
 if [ ! -e "$built/fake/libnccl.so.2" ]; then
-    skip 49 "the stand-ins were not built"
+    skip 71 "the stand-ins were not built"
     finish
 fi
 mkdir bin broken
@@ -47,6 +47,39 @@ for how in "--wire fp32" "--wire bf16" "--shard gradients"; do
     check "$how: the same bytes" same_weights "mpi $how" "nccl $how"
 done
 unset FAKE_NCCL_COUNT
+
+# ---- in bf16: ranks have shards of the masters, and send each other the copies
+
+rounded() { # N, then the arguments of train
+    ALIBI_FAKE_BF16=1 mpirun -n "$1" --oversubscribe bin/alibi train --device cuda \
+        --precision bf16 "${small[@]}" --deterministic-sum --quiet "${@:2}"
+}
+learned=(--position learned --max-length 16 --no-tied)
+check "bf16: one process" rounded 1 --out rounded1
+check "bf16: one process, learned positions" rounded 1 "${learned[@]}" --out learned1
+for how in "2 --comm mpi" "3 --comm nccl" "2 --comm nccl --shard gradients"; do
+    check "bf16, $how" rounded $how --out "rounded $how"
+    check "bf16, $how: the bytes of one process" same_weights rounded1 "rounded $how"
+    check "bf16, $how: learned positions" rounded $how "${learned[@]}" --out "learned $how"
+    check "bf16, $how: the same bytes" same_weights learned1 "learned $how"
+done
+check "bf16: one process resumes what 3 have saved" rounded 1 --resume --steps 6 \
+    --out "rounded 3 --comm nccl"
+check "bf16: 2 resume what one has saved" rounded 2 --resume --steps 6 --out rounded1 --comm nccl
+check "bf16: the same bytes" same_weights rounded1 "rounded 3 --comm nccl"
+check "bf16: 2 start with the weights of another run" rounded 2 --init rounded1 --out begun2
+check "bf16: one starts with them" rounded 1 --init rounded1 --out begun1
+check "bf16: started, the same bytes" same_weights begun1 begun2
+mkdir here there # rank 1 does not see what rank 0 writes
+apart() { # arguments of train
+    ALIBI_FAKE_BF16=1 mpirun --oversubscribe \
+        -n 1 -wdir "$PWD/here" "$PWD/bin/alibi" train "$@" : \
+        -n 1 -wdir "$PWD/there" "$PWD/bin/alibi" train "$@"
+}
+check "bf16, apart: rank 0 saves alone" apart --device cuda --precision bf16 "${small[@]}" \
+    --deterministic-sum --comm nccl --out begun
+check "bf16, apart: the bytes of one process" same_weights \
+    "rounded 2 --comm nccl --shard gradients" here/begun
 
 # ---- keys and values of windows that ranks divide
 

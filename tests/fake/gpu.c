@@ -1,5 +1,5 @@
 /* gpu.c - libalibi_cuda.so without a GPU: the CPU's operations behind a memory and a stream that
- * pretend not to be the host's
+ * pretend not to be the host's; those of the reference, which know bf16, with ALIBI_FAKE_BF16
  *
  * Work in the stream is done as late as it can be (fake.h), that of the device at once: a caller
  * that forgets to wait reads old numbers, or changes what has yet to be sent. A device that waits
@@ -70,26 +70,31 @@ static alibi_status ask_mark(struct device *dev, int mark, bool *done)
 
 /* ---- the operations of an exchange */
 
+static const struct ops *host_ops(void)
+{
+    return getenv("ALIBI_FAKE_BF16") ? &ops_ref : ops_cpu();
+}
+
 static bool copy_now(const struct fake_work *w)
 {
-    struct device cpu = { .ops = ops_cpu() };
+    struct device host = { .ops = host_ops() };
 
-    return cpu.ops->copy(&cpu, w->to, w->from) == ALIBI_OK;
+    return host.ops->copy(&host, w->to, w->from) == ALIBI_OK;
 }
 
 static bool add_now(const struct fake_work *w)
 {
-    struct device cpu = { .ops = ops_cpu() };
+    struct device host = { .ops = host_ops() };
 
-    return cpu.ops->residual_forward(&cpu, w->to, w->from, w->other, (struct dropout){ 0 }) ==
+    return host.ops->residual_forward(&host, w->to, w->from, w->other, (struct dropout){ 0 }) ==
            ALIBI_OK;
 }
 
 static bool clear_now(const struct fake_work *w)
 {
-    struct device cpu = { .ops = ops_cpu() };
+    struct device host = { .ops = host_ops() };
 
-    return cpu.ops->fill(&cpu, w->to, 0.0) == ALIBI_OK;
+    return host.ops->fill(&host, w->to, 0.0) == ALIBI_OK;
 }
 
 static void queue(struct fake_work work)
@@ -103,7 +108,7 @@ static void queue(struct fake_work work)
 static alibi_status copy(struct device *dev, struct tensor to, struct tensor from)
 {
     if (!inside)
-        return ops_cpu()->copy(dev, to, from);
+        return host_ops()->copy(dev, to, from);
     queue((struct fake_work){ .run = copy_now, .to = to, .from = from });
     return ALIBI_OK;
 }
@@ -112,7 +117,7 @@ static alibi_status add(struct device *dev, struct tensor y, struct tensor x, st
                         struct dropout drop)
 {
     if (!inside)
-        return ops_cpu()->residual_forward(dev, y, x, branch, drop);
+        return host_ops()->residual_forward(dev, y, x, branch, drop);
     queue((struct fake_work){ .run = add_now, .to = y, .from = x, .other = branch });
     return ALIBI_OK;
 }
@@ -120,7 +125,7 @@ static alibi_status add(struct device *dev, struct tensor y, struct tensor x, st
 static alibi_status fill(struct device *dev, struct tensor to, double value)
 {
     if (!inside)
-        return ops_cpu()->fill(dev, to, value);
+        return host_ops()->fill(dev, to, value);
     queue((struct fake_work){ .run = clear_now, .to = to }); /* sums begin with 0 */
     return value == 0.0 ? ALIBI_OK : ALIBI_DEVICE;
 }
@@ -139,7 +144,7 @@ int alibi_cuda_open(struct device *out, char name[CUDA_NAME_MAX], int64_t gpu,
         host->fail(ALIBI_DEVICE, "one GPU is visible, which has number 0");
         return ALIBI_DEVICE;
     }
-    table = *ops_cpu();
+    table = *host_ops();
     table.traits.own_memory = true;
     table.link = link_gpu;
     table.caller_begins = caller_begins;

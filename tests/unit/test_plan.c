@@ -372,6 +372,16 @@ static void ranks_share_the_moments_and_a_link(void **state)
     assert_close(p.bytes, 2 * 0.75 * 4 * (double)four.parameters, 0);
     assert_ok(alibi_plan_training(test_device(), &c, &t, 1, &sharded));
     assert_int_equal(sharded.gradients, 2 * one.gradients); /* nobody to share them with */
+    /* In bf16 also the masters of matrices, and ranks exchange copies. */
+    t.shard = ALIBI_SHARD_OPTIMIZER;
+    c.width = 64;
+    c.ff_width = 256;
+    assert_ok(alibi_plan_gpu(&c, &t, 1, 1 << 30, ALIBI_AUTOTUNE_SAME_BITS, &one));
+    assert_ok(alibi_plan_gpu(&c, &t, 4, 1 << 30, ALIBI_AUTOTUNE_SAME_BITS, &four));
+    assert_true(one.weights >= 6 * (size_t)one.parameters);
+    assert_true(four.weights >= 3 * (size_t)one.parameters && four.weights < one.weights * 7 / 10);
+    assert_ok(alibi_plan_cluster(&four, &t, 4, 1, 2, &p));
+    assert_close(p.bytes, 0.75 * (2 + 2) * (double)four.parameters, 0);
     assert_ok(alibi_plan_cluster(&one, &t, 1, 1, 2, &p));
     assert_close(p.bytes, 0, 0);
     assert_close(p.share, 1, 0);
