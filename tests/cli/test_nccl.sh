@@ -3,10 +3,10 @@
 # those of one process on the CPU, and wrong use gets one line.
 . "$(dirname "$0")/lib.sh"
 
-need_mpi 71
+need_mpi 72
 built=$(dirname "$program")
 if [ ! -e "$built/fake/libnccl.so.2" ]; then
-    skip 71 "the stand-ins were not built"
+    skip 72 "the stand-ins were not built"
     finish
 fi
 mkdir bin broken
@@ -80,6 +80,9 @@ check "bf16, apart: rank 0 saves alone" apart --device cuda --precision bf16 "${
     --deterministic-sum --comm nccl --out begun
 check "bf16, apart: the bytes of one process" same_weights \
     "rounded 2 --comm nccl --shard gradients" here/begun
+
+check "bench/nccl_overhead.sh" env ALIBI="$PWD/bin/alibi" REPEATS=1 SHORT=2 LONG=3 \
+    OPTIONS="--precision fp32 --vocab 300 ${small[*]}" "$SOURCE/bench/nccl_overhead.sh" 2
 
 # ---- keys and values of windows that ranks divide
 
