@@ -213,6 +213,8 @@ struct alibi_option_group cli_reading_group(struct alibi_reading *values);
 struct alibi_option_group cli_builtin_group(struct alibi_builtin *values);
 /* A recipe of an older run may name a smaller text than there is; a user who types one is told. */
 alibi_status cli_check_builtin(const struct cli_line *line);
+/* Without files the built-in text is read: a note for users who did not ask for it. */
+void cli_note_builtin(const struct cli_line *line, int builtin_group);
 
 /* The files, or the built-in text if there are none. `t` is the tokenizer if --tokenizer is not
  * given; NULL: that of the shards, or bytes. */

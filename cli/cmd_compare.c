@@ -55,6 +55,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     TRY(cli_agree(check(job, line)));
     TRY(cli_agree(cli_open_device(&device, line, &job->compute)));
     TRY(cli_agree(cli_open_corpus(&corpus, line->operands, line->operand_count, &job->text, NULL)));
+    cli_note_builtin(line, BUILTIN);
     TRY(alibi_compare_run(device, &job->compare, &job->model, &job->training, corpus, job->out,
                           &result, cli_call()));
     if (result && job->json)

@@ -278,7 +278,9 @@ static alibi_status open_text(const struct job *job, const struct cli_line *line
                         "cannot resume '%s': there is no run in it; give the folder of one with "
                         "--out, or a text to start one",
                         job->out);
-    return cli_open_corpus(corpus, line->operands, line->operand_count, &job->text, NULL);
+    TRY_RETURN(cli_open_corpus(corpus, line->operands, line->operand_count, &job->text, NULL));
+    cli_note_builtin(line, BUILTIN);
+    return ALIBI_OK;
 }
 
 /* ---- the run */

@@ -184,6 +184,13 @@ alibi_status cli_check_builtin(const struct cli_line *line)
     return ALIBI_OK;
 }
 
+void cli_note_builtin(const struct cli_line *line, int builtin_group)
+{
+    if (line->operand_count == 0 && !line->given[builtin_group])
+        cli_note("no FILE is given, so the built-in text is used; for your own text: alibi %s FILE",
+                 line->command);
+}
+
 alibi_status cli_open_corpus(alibi_corpus **out, const char *const *files, int count,
                              const struct cli_text *text, const alibi_tokenizer *t)
 {

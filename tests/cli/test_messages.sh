@@ -149,6 +149,21 @@ check "its checkpoint is there" "$ALIBI" inspect higher
 run "$ALIBI" train book.txt "${tiny[@]:2}" --steps 40 --out usual --quiet
 warned 0 "the loss"
 
+# Without a text, a note says which one is used, unless an option asks for it.
+once=("${small[@]}" --warmup 1)
+noted() { # how often, command...
+    run "$ALIBI" "${@:2}"
+    [ "$code" = 0 ] && [ "$(grep -c "^no FILE is given, .*: alibi $2 FILE$" stderr)" = "$1" ] &&
+        pass "notes the built-in text $1 times: ${*:2}" ||
+        fail "${*:2}" "exit code $code, or another number of notes"
+}
+noted 1 train "${once[@]}" --out on-builtin
+noted 0 train --resume --steps 3 --out on-builtin
+noted 0 train "${once[@]}" "${text[@]}" --out on-asked
+noted 0 train book.txt "${once[@]}" --out on-file
+noted 1 compare "${once[@]}" --methods alibi --lengths 16 --eval-tokens 64 --out of-builtin
+noted 0 compare book.txt "${once[@]}" --methods alibi --lengths 16 --eval-tokens 64 --out of-file
+
 # A model that is asked for before it is saved first.
 "$ALIBI" train book.txt "${tiny[@]:2}" --steps 1000000 --save-every 1000000 --out early \
     > early.log 2>&1 &
