@@ -1,9 +1,13 @@
 /* cmd_export.c - a model's weights without its training, for this program or for another */
+#include <string.h>
+
 #include "cli.h"
+
+enum format { AUTO, OURS, FOREIGN }; /* FOREIGN and more: enum alibi_foreign + FOREIGN */
 
 struct job {
     char *out;
-    int format;  /* 0: ours, else enum alibi_foreign + 1 */
+    int format;  /* enum format */
     int weights; /* enum alibi_precision */
     double shard;
     char *position;
@@ -16,8 +20,9 @@ static const struct alibi_option options[] = {
     OPT_TEXT("out", out, NULL, "DIR",
              "folder to write, which must be empty or not exist; gguf: file to write"),
     OPT_CHOICE(
-        "format", format, "alibi|hf|gguf", "alibi",
-        "for this program, a folder for Hugging Face's transformers, or a file for llama.cpp"),
+        "format", format, "auto|alibi|hf|gguf", "auto",
+        "for this program, a folder for Hugging Face's transformers, or a file for llama.cpp; auto: "
+        "gguf if the name ends in .gguf, otherwise alibi"),
     OPT_CHOICE(
         "weights", weights, "auto|fp32|bf16|fp16|q8_0", "auto",
         "type of the weights in the file; auto: fp32, or for other programs the present types; q8_0: "
@@ -49,7 +54,7 @@ static void print_result(const struct job *job, const char *from, int precision,
 
 static alibi_status export_foreign(const struct job *job, const char *from)
 {
-    const struct alibi_export how = { .format = job->format - 1,
+    const struct alibi_export how = { .format = job->format - FOREIGN,
                                       .weights = job->weights,
                                       .shard_bytes = (int64_t)(job->shard * 1e9),
                                       .position = job->position };
@@ -78,9 +83,25 @@ static alibi_status export_foreign(const struct job *job, const char *from)
     return ALIBI_OK;
 }
 
+/* The name decides, unless --format does. A folder with the name of a GGUF file is a mistake. */
+static alibi_status choose_format(struct job *job)
+{
+    size_t length = strlen(job->out);
+    bool gguf = length >= 5 && strcmp(job->out + length - 5, ".gguf") == 0;
+
+    if (gguf && job->format != AUTO && job->format != FOREIGN + ALIBI_GGUF)
+        return cli_fail(ALIBI_USAGE,
+                        "--format %s writes a folder, and '%s' is the name of a GGUF file; give "
+                        "another --out, or --format gguf",
+                        job->format == OURS ? "alibi" : "hf", job->out);
+    if (job->format == AUTO)
+        job->format = gguf ? FOREIGN + ALIBI_GGUF : OURS;
+    return ALIBI_OK;
+}
+
 static alibi_status run(const struct cli_line *line, void *user)
 {
-    const struct job *job = user;
+    struct job *job = user;
     const char *from = line->operands[0];
     const struct alibi_compute cpu = { .device = ALIBI_DEVICE_CPU };
     int precision = job->weights == ALIBI_PRECISION_AUTO ? ALIBI_FP32 : job->weights;
@@ -90,7 +111,8 @@ static alibi_status run(const struct cli_line *line, void *user)
 
     if (!job->out)
         return cli_fail(ALIBI_USAGE, "no output; give --out DIR");
-    if (job->format > 0)
+    TRY_RETURN(choose_format(job));
+    if (job->format >= FOREIGN)
         return export_foreign(job, from);
     TRY(alibi_device_open(&device, &cpu, cli_call()));
     TRY(alibi_model_open_as(&model, device, from, job->position, cli_call()));
@@ -114,8 +136,8 @@ alibi_status cmd_export(int argc, char **argv)
             "folder, without the optimizer that a run stores with them, and in fewer bits with "
             "--weights. eval, generate, inspect and train --init accept the folder as a model. "
             "With --format hf it writes a folder that Hugging Face's transformers loads, and with "
-            "--format gguf a file that llama.cpp loads, as a model of the family that computes the "
-            "same function.",
+            "--format gguf, or --out FILE.gguf, a file that llama.cpp loads, as a model of the "
+            "family that computes the same function.",
         .groups = groups,
         .count = CLI_COUNT(groups),
         .min_operands = 1,

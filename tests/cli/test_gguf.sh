@@ -64,6 +64,12 @@ grep -qE "^  general.architecture +mpt" stdout && grep -qE "^  token_embd.weight
 check "import" "$ALIBI" import bpe.gguf --out bpe-back
 cmp -s bpe-back/tokenizer.json "$(newest bpe)/tokenizer.json" && pass "the same tokenizer" ||
     fail "bpe" "another tokenizer"
+check "export without --format" "$ALIBI" export bpe --out named.gguf
+cmp -s named.gguf bpe.gguf && pass "the name decides" || fail "named.gguf" "other bytes"
+for format in alibi hf; do
+    expect 2 "--format $format writes a folder, and 'none.gguf' is the name of a GGUF file; give" \
+        "$ALIBI" export bpe --format $format --out none.gguf --quiet
+done
 expect 3 "the file exists" "$ALIBI" export bpe --format gguf --out bpe.gguf --quiet
 expect 2 "as q8_0, which only GGUF files have" "$ALIBI" export bpe --format hf --weights q8_0 \
     --out none --quiet
