@@ -191,14 +191,14 @@ alibi_status path_look(enum path_kind *kind, const char *path);
 /* Whether the folder has a file of that name, which must not be a folder. */
 alibi_status folder_has(bool *has, const char *folder, const char *name);
 /* The command that made a folder. Fails if the folder is not `mine`, and says what it is. A folder
- * that does not exist, or that no command wrote, is accepted, except that a run does not start
- * among other files. */
+ * that does not exist is accepted, and one that no command wrote if it has no other files. */
 enum folder_use {
     FOLDER_FREE,
     FOLDER_CHECKPOINT,
     FOLDER_RUN,
     FOLDER_COMPARISON,
-    FOLDER_EXPERIMENT
+    FOLDER_EXPERIMENT,
+    FOLDER_SHARDS
 };
 alibi_status folder_refuse_other(const char *folder, enum folder_use mine);
 alibi_status path_join(char **out, const char *folder, const char *name); /* mem_free */

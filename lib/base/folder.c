@@ -101,6 +101,8 @@ static alibi_status folder_use_of(enum folder_use *use, const char *folder)
         { NAME_COMPARED_TEXT, FOLDER_COMPARISON },
         { NAME_SOURCE, FOLDER_RUN },
         { NAME_LOG, FOLDER_RUN },
+        { NAME_SHARD_REQUEST, FOLDER_SHARDS },
+        { NAME_SHARD_INDEX, FOLDER_SHARDS },
     };
     bool found = false;
 
@@ -124,9 +126,9 @@ static bool is_note(const char *name)
     return name[0] == '.';
 }
 
-/* A run among the files of something else is hard to remove. Folders, notes and what a command
- * printed may be beside it. */
-static alibi_status refuse_other_files(const char *folder)
+/* Results among the files of something else are hard to remove. Folders, notes and what a command
+ * printed may be beside them. */
+static alibi_status refuse_other_files(const char *folder, const char *verb)
 {
     alibi_status status;
     char **names = NULL;
@@ -140,9 +142,9 @@ static alibi_status refuse_other_files(const char *folder)
             TRY(folder_has(&file, folder, names[i]));
         if (file) {
             status = fail(ALIBI_BAD_INPUT,
-                          "cannot train in '%s': it has other files, such as '%s'; choose a new or "
+                          "cannot %s in '%s': it has other files, such as '%s'; choose a new or "
                           "an empty folder",
-                          folder, names[i]);
+                          verb, folder, names[i]);
             break;
         }
     }
@@ -153,14 +155,20 @@ out:
 
 alibi_status folder_refuse_other(const char *folder, enum folder_use mine)
 {
-    static const char *const verbs[] = { "", "", "train", "compare", "reproduce" };
-    static const char *const held[] = { "", "is a checkpoint", "holds a training run",
-                                        "holds a comparison", "holds an experiment" };
+    static const char *const verbs[] = { "", "", "train", "compare", "reproduce", "" };
+    static const char *const held[] = {
+        "",
+        "is a checkpoint",
+        "holds a training run",
+        "holds a comparison",
+        "holds an experiment",
+        "holds token shards",
+    };
     enum folder_use use;
 
     TRY_RETURN(folder_use_of(&use, folder));
-    if (use == FOLDER_FREE && mine == FOLDER_RUN && folder_exists(folder))
-        return refuse_other_files(folder);
+    if (use == FOLDER_FREE && folder_exists(folder))
+        return refuse_other_files(folder, verbs[mine]);
     if (use == FOLDER_FREE || use == mine)
         return ALIBI_OK;
     return fail(ALIBI_BAD_INPUT, "cannot %s in '%s': it %s; choose another folder", verbs[mine],

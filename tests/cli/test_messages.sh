@@ -21,6 +21,23 @@ expect 3 "cannot open 'absent.txt'" "$ALIBI" reproduce wikipedia-small absent.tx
 mkdir project && touch project/main.c project/notes.txt
 expect 3 "cannot train in 'project': it has other files, such as 'main.c'" \
     "$ALIBI" train book.txt "${tiny[@]:2}" --out project
+expect 3 "cannot reproduce in 'project': it has other files, such as 'main.c'" \
+    "$ALIBI" reproduce demo-chain --tier cpu --out project --quiet
+"$ALIBI" tokenize book.txt --quiet -o shards > /dev/null
+"$ALIBI" export run -o model > /dev/null
+mkdir other-model && touch other-model/{config.json,model.safetensors}
+ls -R shards model other-model > before
+while read -r folder wanted; do
+    expect 3 "cannot compare in '$folder': it $wanted" \
+        "$ALIBI" compare book.txt --out "$folder" --quiet
+done << 'END'
+project has other files, such as 'main.c'; choose a new or an empty folder$
+shards holds token shards; choose another folder$
+model is a checkpoint; choose another folder$
+other-model has other files, such as 'model.safetensors'; choose a new or an empty folder$
+END
+ls -R shards model other-model | cmp -s - before && pass "nothing is written there" ||
+    fail "compare --out" "$(ls -R shards model other-model)"
 run "$ALIBI" eval run book.txt --split valid --document line --quiet
 grep -q "trained on 'book.txt'" stderr && pass "the same file, cut otherwise, is seen" ||
     fail "--document" "no warning"
