@@ -129,6 +129,13 @@ static void print_row(const char *name, int trainings, const char *parameters, c
     putchar('\n');
 }
 
+/* NaN: it does not fit, and has no time. */
+static const char *plan_time(char text[CLI_SHORT], double seconds, bool timed)
+{
+    snprintf(text, CLI_SHORT, "%s", timed ? "-" : "");
+    return timed && !isnan(seconds) ? cli_short_time(text, seconds) : text;
+}
+
 static void print_plan_json(const struct alibi_experiment_plan *plan,
                             const struct alibi_device_info *device, bool timed)
 {
@@ -171,7 +178,7 @@ static alibi_status print_plan(alibi_experiment *e, alibi_device *device, const 
                                bool timed, bool json)
 {
     struct alibi_experiment_plan plan;
-    char parameters[CLI_SHORT], tokens[CLI_SHORT], memory[CLI_SHORT], time[CLI_SHORT] = "";
+    char parameters[CLI_SHORT], tokens[CLI_SHORT], memory[CLI_SHORT], time[CLI_SHORT];
     char disk[CLI_SHORT], discarded[CLI_SHORT];
     struct alibi_device_info info;
     bool fits = true, all_timed = true;
@@ -189,21 +196,16 @@ static alibi_status print_plan(alibi_experiment *e, alibi_device *device, const 
 
         fits &= p->fits || p->trainings == 0;
         all_timed &= !isnan(p->seconds);
-        if (isnan(p->seconds))
-            snprintf(time, sizeof time, "-");
-        else if (timed)
-            cli_short_time(time, p->seconds);
         print_row(p->name, p->trainings, cli_short_count(parameters, (double)p->parameters),
                   cli_short_count(tokens, p->train_tokens), cli_short_bytes(memory, p->memory),
-                  time);
+                  plan_time(time, p->seconds, timed));
     }
-    if (timed)
-        cli_short_time(time, plan.seconds);
-    print_row("all", plan.trainings, "", cli_short_count(tokens, plan.train_tokens), "", time);
+    print_row("all", plan.trainings, "", cli_short_count(tokens, plan.train_tokens), "",
+              plan_time(time, plan.seconds, timed));
     if (plan.speed_seconds > 0)
         printf("\nthe total time includes %s to measure speed\n",
                cli_short_time(time, plan.speed_seconds));
-    if (timed && !all_timed)
+    if (!all_timed && !isnan(plan.seconds))
         printf("\nthe total time excludes the models that do not fit\n");
     printf("\ntokens: needed by one training, and by all; the tests read %s%s more%s%s\n",
            plan.test_estimated ? "about " : "", cli_short_count(tokens, plan.test_tokens),

@@ -1517,8 +1517,8 @@ struct alibi_experiment_plan {
     int models, trainings; /* selected by alibi_experiment_select(), or all */
     struct alibi_experiment_plan_model model[ALIBI_LIST_MAX];
     double train_tokens, test_tokens; /* of all trainings */
-    double seconds, speed_seconds;    /* of everything that fits; of speed evaluations */
-    size_t disk, disk_discarded;      /* peak for checkpoints; and if they are discarded */
+    double seconds, speed_seconds; /* of everything that fits, NaN: nothing; of speed evaluations */
+    size_t disk, disk_discarded;   /* peak for checkpoints; and if they are discarded */
     /* Tests of whole texts: their tokens are estimated from the sizes of files; if these are
      * unknown too, they are not counted. */
     bool test_estimated, test_unknown;
