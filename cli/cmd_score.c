@@ -93,8 +93,8 @@ static alibi_status print_scores(const struct alibi_scores *s, const alibi_model
         printf("%9s %7s %s%s\n", "logprob", "id", "token", s->choices ? "  likeliest" : "");
         TRY_RETURN(print_tokens(s, t, false));
         if (s->scored > 0)
-            printf("%lld tokens, logprob %.4f, nll %.4f, token ppl %s\n", (long long)s->scored,
-                   s->logprob, nll, cli_short_ppl(ppl, exp(nll)));
+            printf("%lld token%s, logprob %.4f, nll %.4f, token ppl %s\n", (long long)s->scored,
+                   s->scored == 1 ? "" : "s", s->logprob, nll, cli_short_ppl(ppl, exp(nll)));
         else
             printf("0 tokens scored\n");
         return ALIBI_OK;
@@ -130,13 +130,16 @@ static alibi_status run(const struct cli_line *line, void *user)
         TRY(cli_fail(ALIBI_USAGE, "give the text with --text or as a FILE, not both"));
     if (!text) {
         const char *path = line->operand_count > 1 ? line->operands[1] : "-";
+        const char *name = strcmp(path, "-") ? path : "standard input";
 
         if (strchr(path, ' ') && access(path, F_OK) != 0)
             TRY(cli_fail(ALIBI_BAD_INPUT,
                          "there is no file '%s'; if this is the text to score, give it with --text",
                          path));
         TRY(cli_read_text(&input, &bytes, path, "the text"));
-        TRY(alibi_text_check(input, bytes, strcmp(path, "-") ? path : "standard input"));
+        if (bytes == 0)
+            TRY(cli_fail(ALIBI_BAD_INPUT, "'%s' is empty; give a text to score", name));
+        TRY(alibi_text_check(input, bytes, name));
         text = input;
     }
     cli_set_skip(job->skip);

@@ -341,7 +341,9 @@ static alibi_status check_options(const struct alibi_eval *e, double skip)
                     (long long)e->stride, (long long)e->length);
     /* The result would carry a length that it was not measured at. */
     if (e->tokens != 0 && e->tokens < e->length)
-        return fail(ALIBI_USAGE, "scoring %lld tokens does not fill one window of length %lld",
+        return fail(ALIBI_USAGE,
+                    "scoring %lld tokens does not fill one window of length %lld; score more, or "
+                    "use a shorter length",
                     (long long)e->tokens, (long long)e->length);
     if (e->block != 0 && e->block < e->length && !protocol_is_foreign(e->protocol))
         return fail(ALIBI_USAGE, "a block of %lld tokens does not fill one window of length %lld",

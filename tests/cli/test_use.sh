@@ -206,6 +206,9 @@ score_json() { run "$ALIBI" score run --quiet --json "$@"; }
 check "score" "$ALIBI" score run --quiet --text "It was"
 [ "$(wc -l < stdout)" = 8 ] && tail -n 1 stdout | grep -q '^6 tokens, logprob -' &&
     pass "a row per token, and the sum" || fail "score" "another table"
+run "$ALIBI" score run --quiet --text "I"
+tail -n 1 stdout | grep -q '^1 token, logprob -' && pass "one token is no plural" ||
+    fail "score" "$(tail -n 1 stdout)"
 "$ALIBI" train "${tiny[@]}" --lr 0.3 --out wild > stdout 2> stderr # its nll is about 12
 run "$ALIBI" score wild --quiet --text "ZZZZqqxxzz"
 tail -n 1 stdout | grep -qE 'token ppl [0-9]{5,8}$' &&
