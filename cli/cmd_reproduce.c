@@ -229,6 +229,20 @@ static alibi_status print_plan(alibi_experiment *e, alibi_device *device, const 
 
 /* ---- one experiment */
 
+/* A text in the place of NAME is a likely reason why the file cannot be read. */
+static alibi_status open_experiment(alibi_experiment **e, const char *path, const char *tier)
+{
+    alibi_status status = alibi_experiment_open(e, path, tier);
+    const char *dot = strrchr(path, '.');
+
+    if (status != ALIBI_BAD_INPUT || (dot && strcmp(dot, ".json") == 0))
+        return status;
+    return cli_fail(status,
+                    "'%s' is not an experiment (%s); give its name before the text: "
+                    "alibi reproduce NAME TEXT",
+                    path, alibi_error());
+}
+
 /* The tier of the folder, or cpu on the CPU. */
 static alibi_status choose_tier(const struct job *job, const char *path, const char *dir, bool gpu,
                                 char tier[ALIBI_NAME_MAX])
@@ -246,7 +260,7 @@ static alibi_status choose_tier(const struct job *job, const char *path, const c
     TRY_RETURN(alibi_experiment_folder_tier(dir, tier, &held));
     if (held || gpu)
         return ALIBI_OK;
-    TRY_RETURN(alibi_experiment_open(&e, path, NULL));
+    TRY_RETURN(open_experiment(&e, path, NULL));
     alibi_experiment_get_info(e, &info);
     for (int i = 0; i < info.tiers.count; i++)
         if (strcmp(info.tiers.at[i], "cpu") == 0)
@@ -330,7 +344,7 @@ static alibi_status prepare(alibi_experiment **e, alibi_device **device, char di
     TRY_RETURN(cli_open_device(device, line, &job->compute));
     alibi_device_get_info(*device, &info);
     TRY_RETURN(choose_tier(job, path, dir, info.gpu, tier));
-    TRY_RETURN(alibi_experiment_open(e, path, tier));
+    TRY_RETURN(open_experiment(e, path, tier));
     TRY_RETURN(set_texts(*e, line, job->valid));
     for (int i = 0; i < job->only.count; i++)
         only[i] = job->only.at[i];

@@ -554,6 +554,8 @@ static alibi_status inspect_folder(struct page *p, const char *path, const struc
         TRY(inspect_huggingface(p, path));
     else if (tokenizer || vocab)
         TRY(inspect_tokenizer(p, path));
+    else if (recipe) /* a run: says why it has no checkpoint */
+        TRY(checkpoint_find_model(&checkpoint, path, call));
     else
         status = fail(ALIBI_BAD_INPUT,
                       "'%s' has no checkpoint, no report, no token shards and no tokenizer; give a "

@@ -73,7 +73,8 @@ at_once 2 "less than the largest length" "$ALIBI" compare slow --lengths 64k --o
 at_once 3 "'run': it holds a training run" "$ALIBI" compare slow --out run
 at_once 2 "stride 99 is more than length 16" \
     "$ALIBI" eval run slow --protocol sliding --stride 99
-at_once 2 "scoring 8 tokens does not fill" "$ALIBI" eval run slow --tokens 8
+at_once 2 "scoring 8 tokens does not fill .*; score more, or use a shorter length" \
+    "$ALIBI" eval run slow --tokens 8
 at_once 2 "block 8 is less than length 16" "$ALIBI" eval run slow --tokens 64 --block 8
 at_once 3 "learned.*ends at 16" "$ALIBI" eval learned slow --length 64
 [ ! -e new ] && pass "no folder remains" || fail "new" "it is there"
@@ -131,6 +132,11 @@ expect 2 "unknown option '--dat'" "$ALIBI" train --dat book.txt
 
 # A text in the place of a file, and a file that is not text.
 expect 3 "there is no file 'It was a dark night'.*--text" "$ALIBI" score run "It was a dark night"
+: > empty.txt
+expect 3 "'empty.txt' is empty; give a text to score" "$ALIBI" score run empty.txt
+expect 3 "'standard input' is empty; give a text to score" "$ALIBI" score run
+expect 3 "'book.txt' is not an experiment \(.*\); give its name before the text: alibi reproduce" \
+    "$ALIBI" reproduce book.txt
 printf '%%PDF-1.4\n%%\342\343\n' > paper.pdf
 expect 3 "cannot read 'paper.pdf' as text: it is a PDF" "$ALIBI" score run paper.pdf
 printf 'caf\351' > latin.txt
@@ -188,6 +194,7 @@ trainer=$!
 wait_for test -e early/log.jsonl
 expect 3 "'early' holds no checkpoint yet: a training is under way and saves every 1000000 steps" \
     "$ALIBI" generate early
+expect 3 "'early' holds no checkpoint yet: a training is under way" "$ALIBI" inspect early
 kill -9 "$trainer"
 wait "$trainer" 2> /dev/null
 expect 3 "'early' holds no checkpoint: it is a training run that ended before its first" \
