@@ -96,6 +96,10 @@ static alibi_status choose_format(struct job *job)
                         job->format == OURS ? "alibi" : "hf", job->out);
     if (job->format == AUTO)
         job->format = gguf ? FOREIGN + ALIBI_GGUF : OURS;
+    if (job->format == OURS && job->weights == ALIBI_Q8_0)
+        return cli_fail(ALIBI_USAGE,
+                        "only GGUF files have weights as q8_0; give --format gguf, or --weights "
+                        "fp32, bf16 or fp16");
     return ALIBI_OK;
 }
 

@@ -116,7 +116,8 @@ alibi_status config_check_clusters(const struct alibi_config *c)
     if (c->vocab > 0 && before >= c->vocab)
         return fail(ALIBI_USAGE,
                     "adaptive-cutoffs: %lld is not within the vocabulary of %lld ids, so its "
-                    "cluster would be empty",
+                    "cluster would be empty; use a larger vocabulary (for a plan, --vocab N), or "
+                    "smaller cut-offs",
                     (long long)before, (long long)c->vocab);
     return ALIBI_OK;
 }

@@ -73,7 +73,8 @@ done
 expect 3 "the file exists" "$ALIBI" export bpe --format gguf --out bpe.gguf --quiet
 expect 2 "as q8_0, which only GGUF files have" "$ALIBI" export bpe --format hf --weights q8_0 \
     --out none --quiet
-expect 2 "fp32, bf16 or fp16" "$ALIBI" export bpe --weights q8_0 --out none --quiet
+expect 2 "only GGUF files have weights as q8_0; give --format gguf, or" \
+    "$ALIBI" export bpe --weights q8_0 --out none --quiet
 check "train t5" "$ALIBI" train "${tiny[@]}" --position t5 --out t5
 expect 3 "no family of llama.cpp .* the closest, .* where the model has t5" \
     "$ALIBI" export t5 --format gguf --out none.gguf --quiet

@@ -24,7 +24,7 @@ for recipe in paper-wikitext103:267744:247M paper-books:29000:231M paper-1.3b:50
     [ "$code" = 0 ] && grep -q "^$name: $parameters parameters" stdout &&
         pass "$name has $parameters parameters" || fail "$name" "exit code $code"
 done
-expect 2 "adaptive-cutoffs: 60000 is not within the vocabulary of 257" \
+expect 2 "adaptive-cutoffs: 60000 is not within the vocabulary of 257 .*; use .*--vocab N" \
     "$ALIBI" plan --recipe paper-wikitext103
 
 for recipe in '{ "recipe": 1, "width": 64 }' '{ "width": 64 }'; do
