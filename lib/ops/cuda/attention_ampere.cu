@@ -15,7 +15,8 @@
 //   V tile arrives | barrier | next K begins   softmax, O += P V
 //
 // Tiles have rows of DP = 64 or 128 numbers, with zeros from D on. P stays in registers:
-// accumulators of S are operands of P V as they are.
+// accumulators of S are operands of P V as they are. With dropout, elements of P are zeroed after
+// they have been summed, and y is divided by 1 - p.
 #include "ops/cuda/attention_ampere.cuh"
 
 namespace
@@ -38,6 +39,7 @@ struct ampere_params {
     struct attention_shape s;
     struct kept_tiles kept;
     int blocks; // of queries
+    struct weight_mask mask;
 };
 
 template <int DP> struct tiles {
@@ -185,6 +187,26 @@ template <int DP> __device__ __forceinline__ void softmax(fragments<DP> &f)
         }
 }
 
+// Zeroes what dropout drops of P.
+template <int DP>
+__device__ __forceinline__ void drop_weights(fragments<DP> &f, const ampere_params &p,
+                                             const query_block &w, int first_key)
+{
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        const uint32_t dropped = draw_mask<COLUMNS>(
+            p.mask, (int64_t)w.b * p.s.H + w.h, w.first + warp * WARP_QUERIES + 16 * r + lane / 4,
+            first_key + lane % 4 * 2);
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++)
+#pragma unroll
+            for (int n = 0; n < 4; n++)
+                f.s[r][c][n] = dropped >> drop_bit(n / 2, c, n % 2) & 1 ? 0.0f : f.s[r][c][n];
+    }
+}
+
 // O += P V.
 template <int DP>
 __device__ __forceinline__ void multiply_values(fragments<DP> &f, struct lane_offsets at)
@@ -213,11 +235,11 @@ __device__ __forceinline__ void multiply_values(fragments<DP> &f, struct lane_of
     }
 }
 
-// y = O / l and the log-sum-exp. Rows go through the warp's own part of the tile of Q, which
+// y = factor O / l and the log-sum-exp. Rows go through the warp's own part of the tile of Q, which
 // is no longer needed, so that y is written 16 bytes at a time.
 template <int DP>
 __device__ __forceinline__ void write_rows(const fragments<DP> &f, const ampere_params &p,
-                                           const query_block &w, bf16 *staged)
+                                           const query_block &w, bf16 *staged, float factor)
 {
     const int lane = (int)threadIdx.x % 32, top = (int)threadIdx.x / 32 * WARP_QUERIES;
     const int chunks = DP / CHUNK;
@@ -232,7 +254,7 @@ __device__ __forceinline__ void write_rows(const fragments<DP> &f, const ampere_
             float sum = f.l[r][half];
             sum += __shfl_xor_sync(0xffffffffu, sum, 1);
             sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-            const float inverse = 1.0f / sum;
+            const float inverse = factor / sum;
 #pragma unroll
             for (int c = 0; c < DP / 8; c++)
                 *(uint32_t *)(tile + swizzled_offset<DP>(row, c) + lane % 4 * 4) =
@@ -249,7 +271,7 @@ __device__ __forceinline__ void write_rows(const fragments<DP> &f, const ampere_
     }
 }
 
-template <int DP, bool TABLE>
+template <int DP, bool TABLE, bool DROPS>
 __global__ void __launch_bounds__(THREADS, 2) ampere_kernel(const __grid_constant__ ampere_params p)
 {
     struct tiles<DP> *shared = dynamic_shared<struct tiles<DP>>();
@@ -288,16 +310,22 @@ __global__ void __launch_bounds__(THREADS, 2) ampere_kernel(const __grid_constan
         else
             add_bias<DP, TABLE, false>(f, p, w, slope, key);
         softmax<DP>(f);
+        if constexpr (DROPS)
+            drop_weights<DP>(f, p, w, key);
         multiply_values<DP>(f, at);
         tile = next;
     }
-    write_rows<DP>(f, p, w, shared->q);
+    write_rows<DP>(f, p, w, shared->q, DROPS ? p.mask.mask.kept : 1.0f);
 }
 
 template <int DP> alibi_status forward(struct context *c, const struct ampere_params &p)
 {
+    const bool table = p.s.kind == BIAS_TABLE, drops = p.mask.mask.threshold > 0;
+
     return launch(c, "attention forward",
-                  p.s.kind == BIAS_TABLE ? ampere_kernel<DP, true> : ampere_kernel<DP, false>,
+                  drops
+                      ? (table ? ampere_kernel<DP, true, true> : ampere_kernel<DP, false, true>)
+                      : (table ? ampere_kernel<DP, true, false> : ampere_kernel<DP, false, false>),
                   dim3((unsigned)p.blocks, (unsigned)p.s.H, (unsigned)p.s.B), THREADS,
                   sizeof(struct tiles<DP>), p);
 }
@@ -306,13 +334,10 @@ template <int DP> alibi_status forward(struct context *c, const struct ampere_pa
 
 bool ampere_serves(const struct context *c, const struct attention_args *a)
 {
-    const enum mask_kind masks = mask_kind_of(a);
-
     return c->mma_sync && a->q.type == DTYPE_BF16 && a->q.shape[3] > 0 && a->q.shape[3] <= 128 &&
-           (masks == CAUSAL || masks == WINDOW) && a->bias.kind != BIAS_GATE &&
-           a->bias.kind != BIAS_GAIN && a->q.shape[0] <= 65535 && a->q.shape[2] <= 65535 &&
-           rows_are_aligned(a->q) && rows_are_aligned(a->k) && rows_are_aligned(a->v) &&
-           rows_are_aligned(a->y);
+           !packed_present(a->packed) && a->bias.kind != BIAS_GATE && a->bias.kind != BIAS_GAIN &&
+           a->q.shape[0] <= 65535 && a->q.shape[2] <= 65535 && rows_are_aligned(a->q) &&
+           rows_are_aligned(a->k) && rows_are_aligned(a->v) && rows_are_aligned(a->y);
 }
 
 int ampere_block_queries(void)
@@ -330,7 +355,8 @@ alibi_status forward_ampere(struct context *c, const struct attention_args *a,
                                      .lse = (float *)a->lse.data,
                                      .s = attention_shape_of(a),
                                      .kept = kept,
-                                     .blocks = (int)ceil_div(a->q.shape[1], BLOCK_QUERIES) };
+                                     .blocks = (int)ceil_div(a->q.shape[1], BLOCK_QUERIES),
+                                     .mask = weight_mask_of(a->dropout, a->k.shape[1]) };
 
     return a->q.shape[3] <= 64 ? forward<64>(c, p) : forward<128>(c, p);
 }

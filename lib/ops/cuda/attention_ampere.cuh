@@ -101,4 +101,43 @@ __device__ __forceinline__ void multiply(float (&d)[ROWS][COLUMNS][4], uint32_t 
     }
 }
 
+// ---- dropout of weights
+//
+// A thread's accumulators have rows 8 apart and columns 8 apart, as the weights that share a block
+// of random numbers have. A row of accumulators with up to 64 columns has 32 weights per thread: a
+// bit for each, set if the weight is dropped.
+
+// The bit of a weight: `half` of the rows, accumulator c, number i of two neighbours.
+__device__ __forceinline__ constexpr int drop_bit(int half, int c, int i)
+{
+    return 8 * (c / 2) + 4 * half + 2 * (c % 2) + i;
+}
+
+// Draws them for accumulators side by side, two of them 16 keys, whose first weight in this thread
+// is that of a query and a key. The loop is not unrolled: more blocks at once would not fit in
+// registers.
+template <int COLUMNS>
+__device__ __forceinline__ uint32_t draw_mask(const weight_mask &m, int64_t head, int query,
+                                              int key)
+{
+    const uint64_t first = m.block(head, query, key);
+    uint32_t dropped = 0;
+
+    static_assert(8 * COLUMNS / 2 <= 32 && COLUMNS % 2 == 0, "they fit into a word");
+#pragma unroll 1
+    for (int pair = 0; pair < COLUMNS / 2; pair++) {
+        uint32_t eight = 0;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const uint4 words = m.words(first + (uint64_t)(8 * pair + i));
+            eight |= (uint32_t)m.drops(words.x) << drop_bit(0, 0, i) |
+                     (uint32_t)m.drops(words.y) << drop_bit(0, 1, i) |
+                     (uint32_t)m.drops(words.z) << drop_bit(1, 0, i) |
+                     (uint32_t)m.drops(words.w) << drop_bit(1, 1, i);
+        }
+        dropped |= eight << drop_bit(0, 2 * pair, 0);
+    }
+    return dropped;
+}
+
 #endif

@@ -4,6 +4,8 @@
 //   dS = P (dP - delta)                        dV = P^T dY           dK = scale dS^T Q
 //                                              dQ = scale dS K
 //
+// With dropout, M = 0 or 1 / (1 - p): dS = P (M dP - delta), dV = (M P)^T dY.
+//
 // A thread block owns some keys of a key head and walks over the tiles of queries that see
 // them, nearest first, all query heads of the group one after another. dK and dV stay in registers;
 // its part of dQ is added to fp32 in global memory. Stages of a tile, with two barriers:
@@ -48,6 +50,7 @@ struct backward_params {
     struct attention_shape s;
     struct kept_tiles kept;
     int tiles, blocks; // of queries, of keys
+    struct weight_mask mask;
 };
 
 // How the work is divided. Warps share S and dQ as WARPS_DOWN x WARPS_ACROSS, queries by keys or by
@@ -216,10 +219,11 @@ __device__ __forceinline__ void load_rows(scores<T> &f, const backward_params &p
 }
 
 // S becomes P, and dP becomes dS. A query sees `window` keys. MASKED: some pairs may not be seen.
-template <class T, int BIAS, bool MASKED>
+// DROPS: P becomes that of M P without the factor 1 / (1 - p), which dV gets at the end.
+template <class T, int BIAS, bool MASKED, bool DROPS>
 __device__ __forceinline__ void weigh(scores<T> &f, sums<T> &all, const backward_params &p,
                                       const walk<T> &w, query_tile t, const part<T> &me,
-                                      float slope, int window)
+                                      float slope, int window, const uint32_t (&dropped)[T::ROWS])
 {
     const int key = w.first_key + me.key + me.lane % 4 * 2;
     const float scale = p.s.scale * log2_e;
@@ -244,7 +248,13 @@ __device__ __forceinline__ void weigh(scores<T> &f, sums<T> &all, const backward
                                       : fmaf(slope, (float)column, base)));
                     if (MASKED && (unsigned)distance >= (unsigned)window) // below 0 too
                         x = 0.0f;
-                    ds = x * (ds - f.delta[r][half]);
+                    if constexpr (DROPS) {
+                        const bool drops = dropped[r] >> drop_bit(half, c, i) & 1;
+                        ds = x * fmaf(drops ? 0.0f : p.mask.mask.kept, ds, -f.delta[r][half]);
+                        x = drops ? 0.0f : x;
+                    } else {
+                        ds = x * (ds - f.delta[r][half]);
+                    }
                     sum += ds;
                     moment = fmaf(ds, (float)column, moment);
                 }
@@ -374,7 +384,7 @@ __device__ __forceinline__ void load_queries(const backward_params &p, const wal
 
 // S, dP, and from them P and dS in shared memory. `between` the products: a thread that waits there
 // holds up its own warp alone.
-template <class T, int BIAS, class Between>
+template <class T, int BIAS, bool DROPS, class Between>
 __device__ __forceinline__ void find_scores(sums<T> &all, const backward_params &p,
                                             const walk<T> &w, query_tile t,
                                             typename T::shared *shared, int stage, Between between)
@@ -390,7 +400,15 @@ __device__ __forceinline__ void find_scores(sums<T> &all, const backward_params 
     const uint32_t rows = lane_offset<T::DP, true>(me.lane, me.query, 0),
                    keys = lane_offset<T::DP, false>(me.lane, me.key, 0);
     scores<T> f;
+    uint32_t dropped[T::ROWS] = {};
 
+    if constexpr (DROPS) {
+#pragma unroll
+        for (int r = 0; r < T::ROWS; r++)
+            dropped[r] = draw_mask<T::WARP_KEYS / 8>(p.mask, w.head(p, t.h),
+                                                     first + me.query + 16 * r + me.lane / 4,
+                                                     w.first_key + me.key + me.lane % 4 * 2);
+    }
     clear(f.s);
     multiply<T::DP / 16, T::DP, false, T::DP, false>(f.s, shared_address(shared->q[stage]) + rows,
                                                      shared_address(shared->k) + keys);
@@ -400,9 +418,9 @@ __device__ __forceinline__ void find_scores(sums<T> &all, const backward_params 
     multiply<T::DP / 16, T::DP, false, T::DP, false>(f.dp, shared_address(shared->dy[stage]) + rows,
                                                      shared_address(shared->v) + keys);
     if (masked)
-        weigh<T, BIAS, true>(f, all, p, w, t, me, slope, used ? p.s.window : 0);
+        weigh<T, BIAS, true, DROPS>(f, all, p, w, t, me, slope, used ? p.s.window : 0, dropped);
     else
-        weigh<T, BIAS, false>(f, all, p, w, t, me, slope, p.s.window);
+        weigh<T, BIAS, false, DROPS>(f, all, p, w, t, me, slope, p.s.window, dropped);
     store_tile<T::KEYS>(shared->p, f.s, 1.0f, me.lane, me.query, me.key);
     store_tile<T::KEYS>(shared->ds, f.dp, 1.0f, me.lane, me.query, me.key);
 }
@@ -431,7 +449,7 @@ __device__ __forceinline__ void add_gradients(sums<T> &all, float4 *dq, typename
         all.dk, shared_address(shared->ds) + weights, shared_address(shared->q[stage]) + rows);
 }
 
-template <class T, int BIAS>
+template <class T, int BIAS, bool DROPS>
 __global__ void __launch_bounds__(T::THREADS, 1)
     backward_kernel(const __grid_constant__ backward_params p)
 {
@@ -470,7 +488,7 @@ __global__ void __launch_bounds__(T::THREADS, 1)
             now = semaphore_peek(p.semaphores + number);
         if (next.h <= w.last_head)
             load_queries<T>(p, w, next, shared->q[stage ^ 1], shared->dy[stage ^ 1]);
-        find_scores<T, BIAS>(all, p, w, t, shared, stage, [&] {
+        find_scores<T, BIAS, DROPS>(all, p, w, t, shared, stage, [&] {
             if (threadIdx.x == T::THREADS - 1) {
                 shared->order = w.order(p, t);
                 semaphore_wait(p.semaphores + number, now, shared->order);
@@ -491,7 +509,7 @@ __global__ void __launch_bounds__(T::THREADS, 1)
     if (threadIdx.x == 0 && before >= 0)
         semaphore_release(p.semaphores + before);
     write_keys<T>(shared->k, all.dk, p.s.scale, p, w, p.dk);
-    write_keys<T>(shared->v, all.dv, 1.0f, p, w, p.dv);
+    write_keys<T>(shared->v, all.dv, DROPS ? p.mask.mask.kept : 1.0f, p, w, p.dv);
 }
 
 // dq = scale * the sums, in bf16. A thread block per tile: it reads the sums in the order of
@@ -556,9 +574,15 @@ alibi_status backward(struct context *c, const struct attention_args *a, const f
     const bool learns = learns_bias(a);
     const struct backward_areas areas = areas_of<T>(p, learns);
     float *dbias = (float *)a->dbias.data;
-    const auto kernel = p.s.kind == BIAS_TABLE ? backward_kernel<T, TABLE>
-                        : learns               ? backward_kernel<T, LEARNED_SLOPES>
-                                               : backward_kernel<T, SLOPES>;
+    const bool table = p.s.kind == BIAS_TABLE;
+    // A mask takes far more instructions than the sums of LEARNED_SLOPES do, so with dropout slopes
+    // without a gradient have no kernel of their own.
+    const auto kernel =
+        a->dropout.p > 0
+            ? (table ? backward_kernel<T, TABLE, true> : backward_kernel<T, LEARNED_SLOPES, true>)
+        : table  ? backward_kernel<T, TABLE, false>
+        : learns ? backward_kernel<T, LEARNED_SLOPES, false>
+                 : backward_kernel<T, SLOPES, false>;
 
     p.q = heads_of<const bf16>(a->q);
     p.k = heads_of<const bf16>(a->k);
@@ -570,6 +594,7 @@ alibi_status backward(struct context *c, const struct attention_args *a, const f
     p.lse = (const float *)a->lse.data;
     p.delta = delta;
     p.kept = kept;
+    p.mask = weight_mask_of(a->dropout, a->k.shape[1]);
     TRY_RETURN(cuda_scratch(c, SCRATCH_QUERIES, areas.dq, (void **)&p.sums));
     TRY_RETURN(cuda_scratch(c, SCRATCH_SEMAPHORES, areas.semaphores, (void **)&p.semaphores));
     if (learns)
