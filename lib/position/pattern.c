@@ -438,19 +438,39 @@ static alibi_status name_elements(struct text *name, const struct pattern *p,
     return text_status(name);
 }
 
+/* Whether `name` is read as this pattern. A preset's options go to the elements that take them, so
+ * not every combination of elements can be written as options of the preset. */
+static bool reads_back(const struct text *name, const struct pattern *p,
+                       const struct alibi_config *c)
+{
+    struct pattern read;
+    bool same = name->length < ALIBI_NAME_MAX && read_pattern(&read, name->data, c) == ALIBI_OK &&
+                read.runs == p->runs;
+
+    for (int i = 0; same && i < p->runs; i++)
+        same = read.run[i].layers == p->run[i].layers &&
+               same_position(read.kind[read.run[i].kind], p->kind[p->run[i].kind]);
+    return same;
+}
+
 alibi_status pattern_name(char out[ALIBI_NAME_MAX], const struct pattern *p,
                           const struct alibi_config *c)
 {
     alibi_status status;
     struct text name = { 0 };
     struct pattern plain = { 0 };
+    bool by_preset = false;
 
     if (p->preset)
         TRY(read_pattern(&plain, p->preset->name, c));
-    if (p->preset && plain.runs == p->runs)
+    if (p->preset && plain.runs == p->runs) {
         TRY(name_preset(&name, p, &plain));
-    else /* elements have become equal, and are no longer those of the preset */
+        by_preset = reads_back(&name, p, c);
+    }
+    if (!by_preset) {
+        name.length = 0;
         TRY(name_elements(&name, p, c));
+    }
     if (name.length >= ALIBI_NAME_MAX)
         TRY(fail(ALIBI_USAGE, "position '%s' has more than %d bytes; use fewer elements", name.data,
                  ALIBI_NAME_MAX - 1));

@@ -614,6 +614,45 @@ static void a_pattern_has_one_name(void **state)
     assert_name("3*rotary:window=64,none:logn", "3*rotary:window=64,none:logn");
 }
 
+/* With a training length of 32 the windows of 64 see more keys than in training, so local layers
+ * get the temperature too, which an option of the preset would give to the global layers alone. */
+static void a_tempered_pattern_has_a_name_that_reads_back(void **state)
+{
+    static const struct {
+        const char *position;
+        int64_t train_length;
+        const char *name;
+    } cases[] = {
+        { "reach", 64, "reach:temperature=0.25" },
+        { "reach", 32, "3*rotary:window=64:temperature=0.25,alibi:logn:temperature=0.25:free=0.5" },
+        { "reach:bias-max=12", 32,
+          "3*rotary:window=64:temperature=0.25,"
+          "alibi:logn:temperature=0.25:bias-max=12:free=0.5" },
+        { "rotary:window=64", 32, "rotary:window=64:temperature=0.25" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct alibi_config c = config(64, 4);
+        struct pattern p, again;
+        char name[ALIBI_NAME_MAX];
+
+        c.train_length = cases[i].train_length;
+        snprintf(c.position, sizeof c.position, "%s", cases[i].position);
+        assert_ok(pattern_read(&p, &c));
+        assert_ok(pattern_name_tempered(name, &p, &c, 0.25));
+        assert_string_equal(name, cases[i].name);
+        assert_ok(read_pattern(&again, name));
+        for (int64_t layer = 0; layer < p.length; layer++) {
+            const struct position *was = &p.kind[pattern_kind(&p, layer)];
+            const struct position *is = &again.kind[pattern_kind(&again, layer)];
+            bool sees_more = was->window == 0 || was->window > c.train_length;
+
+            assert_float_equal(is->temperature, sees_more ? 0.25 : 0, 0);
+        }
+    }
+}
+
 static void assert_after(const char *text, int64_t done, const char *expected)
 {
     struct alibi_config c = default_config();
@@ -841,6 +880,7 @@ int main(void)
         cmocka_unit_test(other_names_of_a_method_are_understood_and_written_as_its_own),
         cmocka_unit_test(unknown_methods_name_the_nearest_and_all),
         cmocka_unit_test(a_pattern_has_one_name),
+        cmocka_unit_test(a_tempered_pattern_has_a_name_that_reads_back),
         cmocka_unit_test(positions_end_after_their_share_of_the_steps),
         cmocka_unit_test(layers_take_the_elements_of_a_pattern_in_turn),
         cmocka_unit_test(a_preset_is_a_pattern_with_its_options_passed_on),
