@@ -174,6 +174,20 @@ static void print_plan_json(const struct alibi_experiment_plan *plan,
     cli_json_close('}');
 }
 
+/* Whatever was printed: a model that does not fit is the same failure for people and programs. */
+static alibi_status check_fits(const struct alibi_experiment_plan *plan)
+{
+    char memory[CLI_SHORT];
+
+    for (int m = 0; m < plan->models; m++)
+        if (!plan->model[m].fits && plan->model[m].trainings > 0)
+            return cli_fail(ALIBI_MEMORY,
+                            "a model does not fit in the %s of the device; use another --tier, or "
+                            "select the others with --only",
+                            cli_short_bytes(memory, plan->model[m].available));
+    return ALIBI_OK;
+}
+
 static alibi_status print_plan(alibi_experiment *e, alibi_device *device, const char *dir,
                                bool timed, bool json)
 {
@@ -181,20 +195,19 @@ static alibi_status print_plan(alibi_experiment *e, alibi_device *device, const 
     char parameters[CLI_SHORT], tokens[CLI_SHORT], memory[CLI_SHORT], time[CLI_SHORT];
     char disk[CLI_SHORT], discarded[CLI_SHORT];
     struct alibi_device_info info;
-    bool fits = true, all_timed = true;
+    bool all_timed = true;
 
     TRY_RETURN(alibi_experiment_make_plan(e, device, dir, timed, &plan, cli_call()));
     alibi_device_get_info(device, &info);
     cli_terminal_clear();
     if (json) {
         print_plan_json(&plan, &info, timed);
-        return ALIBI_OK;
+        return check_fits(&plan);
     }
     print_row("model", -1, "params", "tokens", "memory", timed ? "time" : "");
     for (int m = 0; m < plan.models; m++) {
         const struct alibi_experiment_plan_model *p = &plan.model[m];
 
-        fits &= p->fits || p->trainings == 0;
         all_timed &= !isnan(p->seconds);
         print_row(p->name, p->trainings, cli_short_count(parameters, (double)p->parameters),
                   cli_short_count(tokens, p->train_tokens), cli_short_bytes(memory, p->memory),
@@ -218,13 +231,7 @@ static alibi_status print_plan(alibi_experiment *e, alibi_device *device, const 
            cli_short_bytes(disk, plan.disk), cli_short_bytes(discarded, plan.disk_discarded));
     if (!timed)
         printf("--time measures a few steps of each model, and says how long it takes\n");
-    if (!fits)
-        return cli_fail(
-            ALIBI_MEMORY,
-            "a model does not fit in the %s of the device; use another --tier, or select the others "
-            "with --only",
-            cli_short_bytes(memory, plan.model[0].available));
-    return ALIBI_OK;
+    return check_fits(&plan);
 }
 
 /* ---- one experiment */

@@ -590,6 +590,7 @@ has "what fits is said by the error" 'a model does not fit in the .*iB of the de
 holds "with its exit code" test "$code" = 4
 run "$ALIBI" reproduce large.json --out large --quiet --plan --time --json
 has "nor in JSON" '"seconds": null' stdout
+holds "which has the same exit code" test "$code" = 4
 run "$ALIBI" reproduce large.json --out large --quiet --plan --time --only speed
 has "nor for evaluations of speed" '^large +0 .* [0-9.]+ TiB +-$' stdout
 has "and without any that fits the sum has none" '^all +0 +0 +-$' stdout
