@@ -146,7 +146,9 @@ static alibi_status read_cell(const json_t *json, const struct alibi_task_result
     if (c->cases == 0)
         return ALIBI_OK;
     TRY_RETURN(json_get_real(json, "score", &c->score.value, path));
-    c->score.error = json_number_value(json_object_get(json, "error")); /* one case has none */
+    c->score.error = NAN; /* null: a single case has none */
+    if (json_is_number(json_object_get(json, "error")))
+        TRY_RETURN(json_get_real(json, "error", &c->score.error, path));
     TRY_RETURN(json_get_real(json, "nll", &c->nll, path));
     c->bayes = c->low = c->high = NAN;
     if (!r->chain)

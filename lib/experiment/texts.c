@@ -439,11 +439,14 @@ bool text_is_read(const alibi_experiment *e, int text)
         if (e->model[m].text == text && (share > 0 || need_text(&e->model[m].mix)))
             return true;
     }
-    for (int v = 0; v < e->evaluations; v++)
-        if (e->evaluation[v].kind == KIND_TASKS ? e->evaluation[v].tasks.tasks.count == 0 ||
-                                                      need_text(&e->evaluation[v].tasks.tasks)
-                                                : e->evaluation[v].kind != KIND_SPEED)
-            return true;
+    for (int v = 0; v < e->evaluations; v++) {
+        const struct experiment_evaluation *x = &e->evaluation[v];
+        bool reads = x->kind == KIND_TASKS ? need_text(&x->tasks.tasks) : x->kind != KIND_SPEED;
+
+        for (int m = 0; reads && m < e->models; m++)
+            if (x->has[m] && evaluated_text(e, m, v) == &e->text[text])
+                return true;
+    }
     return false;
 }
 

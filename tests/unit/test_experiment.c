@@ -396,6 +396,63 @@ static void claims_compare_the_scores_of_two_models(void **state)
     alibi_experiment_free(e);
 }
 
+/* One case has no error, and must not come back as one that is known exactly. */
+static void the_score_of_a_single_case_has_no_error(void **state)
+{
+    static const double right[] = { 1, 1, 1 };
+    alibi_experiment *e = open_experiment();
+    struct alibi_task_result *r = e->model[0].seed[0].measured[TASKS][0].task;
+    struct text json = { 0 };
+    struct json_writer w = json_writer(&json);
+    json_t *file = NULL;
+
+    (void)state;
+    measure_task(e, 0, 1, right);
+    r->at[0].length = 8;
+    r->at[1].score.error = NAN;
+    json_write_object(&w, NULL);
+    tasks_write(&w, e, 0, 0);
+    json_write_end(&w);
+    assert_ok(text_status(&json));
+    assert_ok(json_parse(&file, json.data, json.length, "result.json"));
+    r->at[1] = (struct alibi_task_cell){ 0 };
+    assert_ok(tasks_read(e, 0, 0, file, "result.json"));
+    assert_int_equal(r->at[1].cases, 1);
+    assert_true(r->at[1].score.value == 1 && isnan(r->at[1].score.error));
+    json_decref(file);
+    text_free(&json);
+    alibi_experiment_free(e);
+}
+
+/* Chains need no text, whatever other models are tested on. */
+static void a_text_is_read_if_a_model_needs_it(void **state)
+{
+    static const char json[] =
+        "{ \"experiment\": 1, \"texts\": { \"none\": {}, \"real\": {} },\n"
+        "  \"settings\": { \"layers\": 1, \"width\": 8, \"heads\": 2, \"steps\": 2,\n"
+        "    \"train_length\": 64 },\n"
+        "  \"models\": { \"chain\": { \"settings\": { \"mix\": \"task:markov=1\" } },\n"
+        "    \"plain\": { \"text\": \"real\" } },\n"
+        "  \"evaluations\": {\n"
+        "    \"windows\": { \"lengths\": [64], \"tokens\": 64, \"models\": [\"plain\"] },\n"
+        "    \"tasks\": { \"kind\": \"tasks\", \"lengths\": [64], \"cases\": 3,\n"
+        "      \"tasks\": [\"markov\"], \"models\": [\"chain\"] } },\n"
+        "  \"claims\": [] }\n";
+    alibi_experiment *e = NULL;
+    struct alibi_experiment_info info;
+    char *path = path_in("texts.json");
+
+    (void)state;
+    write_file(path, json, strlen(json));
+    assert_ok(alibi_experiment_open(&e, path, NULL));
+    assert_false(text_is_read(e, 0));
+    assert_true(text_is_read(e, 1));
+    alibi_experiment_get_info(e, &info);
+    assert_int_equal(info.texts_read, 1);
+    alibi_experiment_free(e);
+    mem_free(path);
+}
+
 /* ---- failures */
 
 static alibi_status run_all(void *dir)
@@ -465,6 +522,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(claims_compare_the_scores_of_tasks, make_folder,
                                         drop_folder),
         cmocka_unit_test_setup_teardown(claims_compare_the_scores_of_two_models, make_folder,
+                                        drop_folder),
+        cmocka_unit_test_setup_teardown(the_score_of_a_single_case_has_no_error, make_folder,
+                                        drop_folder),
+        cmocka_unit_test_setup_teardown(a_text_is_read_if_a_model_needs_it, make_folder,
                                         drop_folder),
         cmocka_unit_test_setup_teardown(a_failure_leaks_nothing_and_loses_nothing, make_folder,
                                         drop_folder),
