@@ -416,11 +416,8 @@ static void fill_cell(struct alibi_task_cell *cell, const struct answers *a, dou
             a->depth_answers[d] > 0 ? a->depth_score[d] / (double)a->depth_answers[d] : (double)NAN;
     }
     for (int b = 0; b < ALIBI_POSITION_BINS && a->bin_tokens[b] > 0; b++) {
-        int64_t first = b == 0 ? 0 : INT64_C(1) << (b - 1), last = b == 0 ? 0 : 2 * first - 1;
-
         cell->by_position[b] =
-            (struct alibi_position_loss){ first, last < cell->length ? last : cell->length - 1,
-                                          a->bin_tokens[b],
+            (struct alibi_position_loss){ bin_first(b), bin_last(b, cell->length), a->bin_tokens[b],
                                           a->bin_nll[b] / (double)a->bin_tokens[b] };
         cell->bayes_by_position[b] = a->bin_bayes[b] / (double)a->bin_tokens[b];
         cell->bins = b + 1;

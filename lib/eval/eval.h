@@ -90,6 +90,11 @@ struct score {
     double bin_nll[ALIBI_POSITION_BINS];
 };
 
+/* Losses by position are in bins that double, as attention by distance is (reach_bin()): 0, 1,
+ * 2..3, 4..7, ... The first position of a bin, and its last one below `length`. */
+int64_t bin_first(int bin);
+int64_t bin_last(int bin, int64_t length);
+
 /* Adds the targets first..inputs-1 of a window, whose position in the bins is counted from
  * `position`; false if one is not finite, and then nothing is added. */
 bool score_window(struct score *s, const float *nll, const struct window *w, int64_t position);

@@ -123,11 +123,8 @@ static void add_uniform(struct head_reach *h, const struct reach *reach, int64_t
     for (int64_t i = reach->from; i < length; i += reach->step) {
         double n = (double)(i + 1);
 
-        for (int b = 0; b <= reach_bin(i); b++) {
-            int64_t first = b == 0 ? 0 : INT64_C(1) << (b - 1), end = INT64_C(1) << b;
-
-            h->weight[b] += (double)((end < i + 1 ? end : i + 1) - first) / n;
-        }
+        for (int b = 0; b <= reach_bin(i); b++)
+            h->weight[b] += (double)(bin_last(b, i + 1) - bin_first(b) + 1) / n;
         h->beyond += i >= reach->near ? (double)(i + 1 - reach->near) / n : 0;
         h->distance += (double)i / 2;
         h->entropy += log(n);

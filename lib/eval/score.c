@@ -47,20 +47,16 @@ bool alibi_eval_difference(const struct alibi_eval_result *a, const struct alibi
     return true;
 }
 
-/* Bins [0], [1], [2, 3], [4 .. 7] and so on: bin b > 0 is positions 2^(b-1) .. 2^b - 1. */
-static int bin_of(int64_t position)
-{
-    return position == 0 ? 0 : 64 - __builtin_clzll((unsigned long long)position);
-}
-
-static int64_t bin_first(int bin)
+int64_t bin_first(int bin)
 {
     return bin == 0 ? 0 : INT64_C(1) << (bin - 1);
 }
 
-static int64_t bin_last(int bin)
+int64_t bin_last(int bin, int64_t length)
 {
-    return bin == 0 ? 0 : bin_first(bin) + (bin_first(bin) - 1);
+    int64_t last = bin == 0 ? 0 : bin_first(bin) + (bin_first(bin) - 1);
+
+    return last < length ? last : length - 1;
 }
 
 bool score_window(struct score *s, const float *nll, const struct window *w, int64_t position)
@@ -72,7 +68,7 @@ bool score_window(struct score *s, const float *nll, const struct window *w, int
         if (!isfinite(nll[i]))
             return false;
     for (int64_t i = w->first; i < w->inputs; i++) {
-        int bin = bin_of(position + i), part = blocks_part(&s->blocks, w->index + i - w->first);
+        int bin = reach_bin(position + i), part = blocks_part(&s->blocks, w->index + i - w->first);
 
         sum += nll[i];
         s->part[part].nll += nll[i];
@@ -91,14 +87,12 @@ bool score_window(struct score *s, const float *nll, const struct window *w, int
 static void fill_bins(const struct score *s, int64_t length, struct alibi_eval_result *result)
 {
     result->bins = 0;
-    for (int b = 0; b <= bin_of(length - 1); b++) {
-        int64_t last = bin_last(b);
-
+    for (int b = 0; b <= reach_bin(length - 1); b++) {
         if (s->bin_tokens[b] == 0) /* a sliding window that never scores its first targets */
             continue;
         result->by_position[result->bins++] = (struct alibi_position_loss){
             .first = bin_first(b),
-            .last = last < length ? last : length - 1,
+            .last = bin_last(b, length),
             .tokens = s->bin_tokens[b],
             .nll = s->bin_nll[b] / (double)s->bin_tokens[b],
         };

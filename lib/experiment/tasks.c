@@ -166,12 +166,9 @@ static alibi_status read_cell(const json_t *json, const struct alibi_task_result
     TRY_RETURN(json_get_real(json, "bayes", &c->bayes, path));
     c->bins = (int)json_array_size(positions) / 3;
     for (int b = 0; b < c->bins; b++) {
-        int64_t first = b == 0 ? 0 : INT64_C(1) << (b - 1), last = b == 0 ? 0 : 2 * first - 1;
-
-        c->by_position[b] =
-            (struct alibi_position_loss){ first, last < c->length ? last : c->length - 1,
-                                          (int64_t)number_at(positions, 3 * b),
-                                          number_at(positions, 3 * b + 1) };
+        c->by_position[b] = (struct alibi_position_loss){ bin_first(b), bin_last(b, c->length),
+                                                          (int64_t)number_at(positions, 3 * b),
+                                                          number_at(positions, 3 * b + 1) };
         c->bayes_by_position[b] = number_at(positions, 3 * b + 2);
     }
     return ALIBI_OK;
