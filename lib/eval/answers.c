@@ -1,21 +1,23 @@
-/* answers.c - what a model answers to tasks, at its training length and past it
+/* answers.c - a model's answers to tasks, at its training length and past it
  *
- * The score of a case is the share of its answers that are right, by the likeliest token after the
- * true ones before it: an answer of several tokens is right if greedy decoding would produce it.
- * The chain has losses instead. With e the mean of (loss - Bayes' loss) over a window, its score is
+ * The score of a case is the share of its answers that are right. Each token of an answer is
+ * predicted after the true tokens before it, so an answer of several tokens is right if greedy
+ * decoding would produce it. The chain is scored by its losses. With e the mean of (loss - Bayes'
+ * loss) over a window, its score is
  *
  *   1 - mean(e) / (ln k - mean Bayes' loss)        0: equal frequencies, 1: the best prediction
  *
  * A task is learned if its score at L, with the position of the model's training, is 0.95 or more.
  * Otherwise a failure past that length says nothing about length, so those cells are not measured.
- * A stretched position has a price at L, which must not hide its scores past L. */
+ * The position of the training counts, because a stretched position costs accuracy at L, which must
+ * not hide its scores past L. */
 #include <math.h>
 #include <string.h>
 
 #include "eval/eval.h"
 
 enum { TASK_LENGTH_MAX = 1 << 24 };
-enum { ANSWER_LOGITS = 1 << 22 }; /* that are read together, on the host */
+enum { ANSWER_LOGITS = 1 << 22 }; /* logits on the host that are read together */
 
 static const double learned_score = 0.95;
 
@@ -44,13 +46,13 @@ struct answering {
     struct workspace *workspace;
     int32_t *inputs, *targets;                      /* [windows of a batch, length] */
     int32_t *list;                                  /* the rows of a batch that are answers */
-    bool *right;                                    /* of each: its likeliest token is */
-    int64_t at_once;                                /* of them, whose logits are read together */
+    bool *right;                                    /* whether the likeliest token of each is */
+    int64_t at_once;                                /* rows whose logits are read together */
     float *logits;                                  /* [at_once, V]; NULL: losses only */
     double *bayes;                                  /* [length]; NULL: not the chain */
     struct task_answer (*answer)[TASK_ANSWERS_MAX]; /* [windows of a batch] */
     int *answers;
-    int64_t filled; /* the batch that these are of, by its first window; -1: none */
+    int64_t filled; /* first window of the batch that the arrays hold; -1: none */
     struct answers taken;
 };
 
@@ -70,8 +72,8 @@ static bool is_right(const float *logits, int64_t ids, int32_t wanted)
     return true;
 }
 
-/* The part of each answer of a batch that is right: its tokens, or all of it or nothing. Each read
- * of logits waits for the device, so there are few. */
+/* The score of each answer of a batch: the share of its tokens that are right or, if answers count
+ * as a whole, 1 or 0. Each read of logits waits for the device, so many rows are read together. */
 static alibi_status score_answers(struct answering *x, int64_t rows, double *scores)
 {
     const struct answers_job *job = x->job;
@@ -147,7 +149,7 @@ static void add_answers(struct answers *out, const struct answering *x, int64_t 
     out->squares += sum * sum;
 }
 
-/* The losses of a window's answers, and what else is asked for. */
+/* Adds the losses of a window's answers and, if requested, their scores. */
 static alibi_status add_window(struct answers *out, const struct answering *x, int64_t row,
                                const double *scores, const float *nll)
 {
@@ -288,7 +290,7 @@ out:
 struct probe {
     const struct model *model;
     struct model trained; /* the same weights with the position of their training */
-    bool other;           /* than the model's */
+    bool other;           /* whether that differs from the position of `model` */
     const alibi_tokenizer *tokenizer;
     struct span text;
     struct alibi_tasks request; /* resolved */
@@ -343,7 +345,7 @@ static struct task_windows probe_windows(const struct probe *p, const struct tas
                                   .use = TASK_PROBE };
 }
 
-/* At every length that the position method has. */
+/* Whether a task fits, at every length that the position method supports. */
 static alibi_status fits(const struct probe *p, int kind)
 {
     alibi_status status;
@@ -361,7 +363,7 @@ out:
     return status;
 }
 
-/* A task that was asked for must fit; without a request, all that fit are taken. */
+/* A task that was requested must fit. If none was, all that fit are chosen. */
 static alibi_status choose_tasks(struct probe *p)
 {
     struct alibi_name_list *list = &p->request.tasks;
@@ -568,7 +570,7 @@ alibi_status alibi_probe_tasks(struct alibi_tasks_result **out, const alibi_mode
         memcpy(r->task[i].name, p.request.tasks.at[i], sizeof r->task[i].name);
         TRY(measure_task(&p, &r->task[i]));
     }
-    report(&p, 0); /* all is read, without the cells that were not to be measured */
+    report(&p, 0); /* to_read has lost the cells that were not measured: all is done */
     r->seconds = clock_seconds() - p.started;
     *out = r;
     r = NULL;

@@ -13,8 +13,8 @@
 
 /* ---- windows (windows.c)
  *
- * The targets are tokens 1..n of a span. Blocks say which of them are scored, and depend on nothing
- * else; windows say what the model reads to score them. */
+ * The targets are tokens 1..n of a span. Blocks are the targets that are scored; they depend only
+ * on the text and the request. Windows are the tokens that the model reads to score them. */
 
 /* `count` blocks of `size` targets each. Block k has the targets after its start:
  * t[start + 1] .. t[start + size]. */
@@ -30,7 +30,8 @@ struct blocks blocks_of(int64_t all, int64_t tokens, int64_t size, bool contiguo
 struct blocks blocks_spread(int64_t tokens, int64_t length, int64_t most);
 int64_t blocks_start(const struct blocks *b, int64_t k);
 
-/* The parts over which the standard error is taken; target `index` is counted over the blocks. */
+/* The number of parts, which are the units of the standard error, and the part of a target. `index`
+ * counts targets over all blocks. */
 int blocks_parts(const struct blocks *b);
 int blocks_part(const struct blocks *b, int64_t index);
 
@@ -43,17 +44,17 @@ int blocks_part(const struct blocks *b, int64_t index);
  *   scored   those from index c on for j = 0, those from index L - S on for j > 0
  *
  * so every target of the block is scored exactly once, with at least L - S + 1 tokens of context
- * unless it is near the start of the span. S = L is the nonoverlapping protocol. Windows are
- * numbered through: the full ones of all blocks first, then the shorter last ones. */
+ * unless it is near the start of the span. S = L is the nonoverlapping protocol. Windows have
+ * consecutive numbers: first the full ones of all blocks, then the shorter last ones. */
 struct windows {
     struct blocks blocks;
     int64_t length, stride, count;
     int64_t full[2], tail[2]; /* of block 0, and of every other block: its windows of L inputs, and
                                  the inputs of its shorter last one; 0: it has none */
     int64_t scored;           /* targets of all windows */
-    struct window *list;      /* of another program's protocol, mem_free; NULL: the rule above */
+    struct window *list; /* the windows of a foreign protocol, mem_free; NULL: the rule above */
     int64_t capacity;
-    int64_t extra_words; /* that the protocol counts, and the text does not have */
+    int64_t extra_words; /* words that the protocol counts although the text does not have them */
 };
 
 struct window {
@@ -61,8 +62,8 @@ struct window {
     int64_t inputs;
     int64_t first; /* index of the first target that is scored */
     int64_t index; /* of that target, counted over the blocks; in a list its place in the span */
-    bool begins;   /* the first input is the end token, whatever t[start]; start may be -1 */
-    int64_t uncounted; /* the mean loss of the window counts for this many targets less */
+    bool begins;   /* the begin token, or else the end token, replaces t[start]; start may be -1 */
+    int64_t uncounted; /* the window's mean loss counts for this many targets fewer than it has */
 };
 
 struct windows windows_of(struct blocks blocks, int64_t length, int64_t stride);
@@ -70,12 +71,14 @@ struct window windows_at(const struct windows *w, int64_t k);
 
 /* ---- protocols (protocols.c) */
 
-/* Protocols of other programs read a text, the split or its first tokens, by their own rules. */
+/* The protocols of other programs are called foreign. They read the split, or its first tokens, by
+ * rules of their own. */
 bool protocol_is_foreign(int protocol);
 int64_t protocol_least_length(int protocol);
 alibi_status protocol_check_text(struct span span, const struct alibi_eval *eval); /* foreign */
 
-/* The windows of a foreign protocol; after a failure too, mem_free(w->list). */
+/* The windows of a foreign protocol. The caller releases w->list with mem_free(), after a failure
+ * too. */
 alibi_status protocol_windows(struct windows *w, struct span span, const struct alibi_eval *eval);
 
 /* ---- score (score.c) */
@@ -84,7 +87,7 @@ struct score {
     struct blocks blocks;
     int64_t tokens;
     double nll;                  /* sum */
-    double counted, counted_nll; /* the same, as struct window counts */
+    double counted, counted_nll; /* tokens and nll without the `uncounted` targets of windows */
     struct alibi_eval_part part[ALIBI_EVAL_PARTS];
     int64_t bin_tokens[ALIBI_POSITION_BINS];
     double bin_nll[ALIBI_POSITION_BINS];
@@ -115,20 +118,21 @@ struct rounds {
     int64_t count; /* windows */
     size_t bytes;  /* of the numbers of a batch */
     void *user;
-    /* How many windows the batch has that begins with window k. */
+    /* The number of windows in the batch that begins with window k. */
     int64_t (*rows)(void *user, int64_t k);
-    /* By one rank: the numbers of a batch. */
+    /* Computes the numbers of a batch; called on one rank. */
     alibi_status (*compute)(void *user, int64_t k, int64_t rows, void *numbers);
-    /* By every rank, batch after batch: what follows from the numbers. A failure is one of all. */
+    /* Uses the numbers of a batch; called on every rank, in the order of the batches. If it fails
+     * on one rank, all ranks fail. */
     alibi_status (*add)(void *user, int64_t k, int64_t rows, const void *numbers);
-    alibi_status (*stopped)(void *user); /* the failure of a request to stop */
+    alibi_status (*stopped)(void *user); /* makes the error of a stop request */
 };
 
-/* Windows of `inputs` inputs that a device reads at a time: enough to keep it busy, at least 1 and
- * at most `left`. */
+/* The number of windows of `inputs` inputs that a device reads at a time: enough to keep it busy,
+ * at least 1 and at most `left`. */
 int64_t rounds_rows(const struct device *dev, int64_t inputs, int64_t left);
 
-/* All ranks agree on how it ended. */
+/* Runs all batches. All ranks return the same status. */
 alibi_status rounds_run(const struct rounds *r);
 
 /* ALIBI_USAGE if ranks have different models, texts, skipping budgets or requests. */
@@ -146,11 +150,11 @@ alibi_status evaluate_span(const struct model *m, struct span span, const struct
                            const char *task, struct alibi_eval_result *result,
                            const struct alibi_call *call);
 
-/* That a stream reads at a time. */
+/* The number of tokens that a stream reads at a time. */
 enum { STREAM_TOKENS = 8 * ATTENTION_TILE };
 
-/* Progress in tokens: five times a second, and when all are done. loss NaN: none. Both times start
- * from clock_seconds(). */
+/* Reports progress in tokens, at most five times a second, and when all are done. loss NaN: none.
+ * The caller sets both times from clock_seconds(). */
 void report_tokens(const struct alibi_call *call, const char *task, int64_t done, int64_t all,
                    double loss, double started, double *reported);
 
@@ -159,8 +163,8 @@ void report_tokens(const struct alibi_call *call, const char *task, int64_t done
 alibi_status evaluate_check_vocab(const struct model *m, const alibi_tokenizer *t,
                                   const char *what);
 
-/* ALIBI_BAD_INPUT if the text has another tokenizer than the model: as many ids are not yet the
- * same ids. */
+/* ALIBI_BAD_INPUT if the text has another tokenizer than the model: vocabularies of the same size
+ * need not have the same ids. */
 alibi_status evaluate_check_tokenizer(const alibi_tokenizer *model, const alibi_corpus *corpus);
 
 /* unigram.c is the baseline: a model that knows how frequent tokens are and nothing else. */
@@ -177,7 +181,7 @@ struct target_block {
 struct targets {
     struct target_block *at; /* mem_free */
     int64_t count, documents;
-    int64_t short_documents; /* that have no room for a block */
+    int64_t short_documents; /* documents without room for a block */
     bool swappable;          /* every block has another */
 };
 
@@ -197,23 +201,24 @@ void targets_mark(const int32_t *ids, int64_t context, int64_t near, int64_t blo
 
 /* ---- losses of fixed targets (targets.c, probe.c) */
 
-/* The model and the text as they are; what is more than L tokens before the block swapped for other
- * text; attention cut to the last L keys. The other two are for contexts beyond L. */
+/* own: the model and the text as they are. swapped: text more than L tokens before the block is
+ * replaced by other text. window: attention is cut to the last L keys. The last two exist only for
+ * contexts beyond L. */
 enum target_condition { TARGETS_OWN, TARGETS_SWAPPED, TARGETS_WINDOW, TARGET_CONDITIONS };
 
 extern const char *const target_condition_names[]; /* "own", "swapped", "window" */
 extern const char *const target_kind_names[];      /* "all", "repeats", "others" */
 
-/* With fewer documents their spread says little, and blocks take their place. */
+/* The spread of fewer documents than this says little, so blocks are the units instead. */
 enum { TARGETS_FEW_DOCUMENTS = 8 };
 
 /* The mean loss of each kind of targets after each context under each condition, as evaluations
  * that alibi_eval_difference() can pair: the length is the context, and the parts are documents,
- * or blocks if there are fewer than 8 documents. Neighbouring ones are joined if there are more
- * than ALIBI_EVAL_PARTS. One without tokens was not measured, or has no such target. */
+ * or blocks if there are fewer than 8 documents. Neighbouring parts are joined if there are more
+ * than ALIBI_EVAL_PARTS. An evaluation without tokens was not measured, or has no such target. */
 struct target_losses {
     struct alibi_targets request;        /* resolved */
-    int64_t blocks, documents;           /* that were scored */
+    int64_t blocks, documents;           /* scored */
     int64_t start, available;            /* as in struct alibi_eval_result */
     int parts;                           /* 0: nothing was measured */
     int64_t tokens[ALIBI_EVAL_PARTS][2]; /* repeats, others */
@@ -228,39 +233,38 @@ void target_losses_set(struct target_losses *t, int context, int condition, cons
 alibi_status targets_resolve(struct alibi_targets *targets, int64_t train_length);
 
 /* Drops the contexts of a resolved request that a document of `document` tokens has no room for;
- * false if nothing is left of use. */
+ * false if the remaining ones are of no use. */
 bool targets_trim(struct alibi_targets *targets, int64_t document);
 
-/* Tokens that a resolved request reads at most. */
+/* The largest number of tokens that a resolved request reads. */
 double targets_inputs(const struct alibi_targets *targets);
 
-/* The request is resolved, and losses->at has room for its contexts; those that the position method
- * does not have are not measured. */
+/* The request must be resolved, and losses->at must have room for its contexts. Contexts beyond the
+ * last position of the method are not measured. */
 alibi_status probe_losses(const alibi_model *model, const alibi_corpus *corpus,
                           enum alibi_split split, const struct alibi_targets *targets,
                           struct target_losses *losses, const struct alibi_call *call);
 
-/* The verdict on the longest context: enum alibi_reach. t errors are half of a 95% interval. */
+/* The verdict on the longest context: enum alibi_reach. The 95% interval is +- t errors. */
 int targets_reach(const struct alibi_target_context *far, double t);
 /* The context up to which every step from `near` gains, among `count` contexts. */
 int64_t targets_fall(const struct alibi_target_context *at, int count, int64_t near, double t);
 
-/* ---- answers (answers.c): what a model answers to a task */
+/* ---- answers (answers.c): a model's answers to a task */
 
 struct answers_job {
     const struct model *model;
     struct task_windows windows;
     int64_t cases;  /* windows 0..cases-1 */
-    int64_t depths; /* by which scores are added up */
-    int64_t ids;    /* the likeliest of these is the answer; 0: losses only */
+    int64_t depths; /* equal parts of a window by which scores are summed */
+    int64_t ids;    /* the answer is the likeliest of the ids below this; 0: losses only */
     double skip;
     const struct alibi_call *call;
-    void (*progress)(void *user, int64_t tokens); /* that were read since the last call; may be
-                                                     NULL */
+    void (*progress)(void *user, int64_t tokens); /* tokens read since its last call; may be NULL */
     void *user;
 };
 
-/* Sums. A case has a score; of the chain it is the mean loss above Bayes' instead. */
+/* Sums over cases. For the chain, the score of a case is its mean loss above Bayes' loss. */
 struct answers {
     int64_t cases;
     double sum, squares; /* of the scores */
@@ -280,8 +284,8 @@ alibi_status tasks_trim(struct alibi_tasks *tasks, const alibi_tokenizer *t, str
 
 /* ---- stream (stream.c) */
 
-/* ALIBI_BAD_INPUT if the position method marks tokens by their position in the text, so that a
- * context cannot continue without end. */
+/* ALIBI_BAD_INPUT if the position method numbers the tokens of a text, so that a context cannot
+ * continue without end. */
 alibi_status stream_check(const struct model *m);
 
 /* The window of a KV cache that a skipping budget and a largest score allow; score 0: no window. */
@@ -297,8 +301,8 @@ struct candidate {
 
 alibi_status sampling_check(const struct alibi_sampling *s);
 
-/* The id, below `ids`, of token number `index` of a generation. scratch [ids]. ALIBI_NUMERIC if a
- * logit is not finite. */
+/* Chooses an id below `ids` for token number `index` of a generation. scratch [ids]. ALIBI_NUMERIC
+ * if a logit is not finite. */
 alibi_status sample_token(int32_t *id, const float *logits, int64_t ids,
                           const struct alibi_sampling *s, uint64_t index,
                           struct candidate *scratch);
@@ -312,8 +316,8 @@ void sample_likeliest(struct alibi_choice *out, int count, const float *logits, 
 
 /* ---- generate (generate.c) */
 
-/* Bytes on their way out: those that may still become a character are held back. Start from {0};
- * text_free(&p->held). */
+/* Text is emitted in whole characters: bytes that may still become a character are held back.
+ * Initialise with {0}; release with text_free(&p->held). */
 struct pieces {
     bool (*emit)(void *user, const char *text, size_t bytes);
     void *user;
@@ -324,8 +328,9 @@ struct pieces {
 alibi_status pieces_add(struct pieces *p, const char *bytes, size_t count);
 void pieces_end(struct pieces *p); /* bytes still held can no longer become a character */
 
-/* The ids of a text at the beginning of a document, `what` in messages: after the begin token, if
- * the tokenizer has one. Without it, an empty text is the end token of the document before. */
+/* The ids of a text at the beginning of a document, after the begin token if the tokenizer has one.
+ * Without a begin token, an empty text is the end token of the previous document. `what` is the
+ * name of the text in messages. */
 alibi_status encode_prompt(struct ids *ids, const alibi_tokenizer *t, const char *text,
                            size_t bytes, const char *what);
 

@@ -1,10 +1,10 @@
 /* evaluate.c - perplexity on a text, at any length
  *
- * Windows of one length are evaluated several at a time, so that short ones keep the device as busy
- * as long ones; memory is that of about as many tokens as keep the device busy, or of one window if
- * that is longer. Ranks divide the windows among them, or each window, if it is too long for one of
- * them. A stream is windows side by side that remember: each is read after the keys and
- * values of all windows before it. docs/evaluation.md explains the numbers. */
+ * Several windows of one length are evaluated at a time, so that short ones keep the device as busy
+ * as long ones. Memory is that of such a batch, or of one window if that is longer. Ranks divide
+ * the windows among them, or each window if it is too long for one rank. A stream is a sequence of
+ * adjacent windows with a KV cache: each window is read after the keys and values of all windows
+ * before it. docs/evaluation.md explains the numbers. */
 #include <math.h>
 #include <string.h>
 
@@ -22,18 +22,18 @@ struct evaluation {
     struct windows windows;
     int64_t rows;              /* windows per batch */
     int32_t *tokens, *targets; /* [rows, L] */
-    struct sequence *sequence; /* of windows that ranks share, else NULL */
+    struct sequence *sequence; /* if ranks divide each window, else NULL */
     struct elsewhere elsewhere;
     float *parts;  /* [ranks, tokens of a part]: losses */
     float *losses; /* [L] of such a window */
     struct score score;
-    int64_t passing; /* tokens that the batch under way will have scored */
+    int64_t passing; /* tokens that the current batch scores */
     double started, reported;
 };
 
 static void report_layer(void *user, int64_t layers);
 
-/* Whether each window is divided, instead of the windows among ranks. */
+/* Whether ranks divide each window, instead of dividing the windows among them. */
 static bool shares_windows(const struct alibi_eval *eval, const struct alibi_call *call)
 {
     return eval->split_windows && comm_size(call_comm(call)) > 1;
@@ -45,7 +45,7 @@ static alibi_status fetch_keys(void *user, struct attention_args *a, int64_t sin
     return sequence_fetch(((struct evaluation *)user)->sequence, a, sinks, first);
 }
 
-/* Tokens of the largest part of a window. */
+/* The number of tokens in the largest part of a window. */
 static int64_t part_tokens(const struct evaluation *e)
 {
     int ranks = comm_size(call_comm(e->call));
@@ -132,15 +132,15 @@ void report_tokens(const struct alibi_call *call, const char *task, int64_t done
                         });
 }
 
-/* Tokens are scored at the end of a pass, which takes minutes for a very long window; `passed` of
- * them count as done before that. */
+/* Tokens are scored at the end of a pass, which takes minutes for a very long window; before that,
+ * `passed` of them count as done. */
 static void report(struct evaluation *e, int64_t passed)
 {
     report_tokens(e->call, e->task, e->score.tokens + passed, e->windows.scored,
                   e->score.nll / (double)e->score.tokens, e->started, &e->reported);
 }
 
-/* The output layer counts as one layer more. */
+/* The output layer counts as one more layer. */
 static void report_layer(void *user, int64_t layers)
 {
     struct evaluation *e = user;
@@ -149,8 +149,8 @@ static void report_layer(void *user, int64_t layers)
            (int64_t)((double)e->passing * (double)layers / (double)(e->model->config.layers + 1)));
 }
 
-/* A batch is windows with equally many inputs: the full ones of several blocks, or their shorter
- * last ones. */
+/* The windows of a batch have the same number of inputs: they are full windows of several blocks,
+ * or their shorter last ones. */
 static int64_t rows_from(void *user, int64_t k)
 {
     const struct evaluation *e = user;
@@ -222,7 +222,7 @@ static alibi_status say_stopped(void *user)
                 (long long)e->score.tokens, (long long)e->windows.scored);
 }
 
-/* Every window in turn, of which each rank computes a part. */
+/* Evaluates one window after the other; each rank computes a part of it. */
 static alibi_status run_shared(struct evaluation *e)
 {
     alibi_comm *comm = call_comm(e->call);
@@ -260,7 +260,7 @@ static alibi_status run_shared(struct evaluation *e)
 struct totals {
     struct attention_statistics attention;
     struct sequence_traffic traffic;
-    size_t peak; /* of the rank with most */
+    size_t peak; /* of the rank that needed the most */
 };
 
 static alibi_status add_up(const struct evaluation *e, struct totals *out)
@@ -369,7 +369,7 @@ static alibi_status check_text(struct span span, const struct alibi_eval *e)
     return ALIBI_OK;
 }
 
-/* Whatever the text. */
+/* What can be checked without the text. */
 static alibi_status check_request(const struct model *m, const struct alibi_eval *e,
                                   const struct alibi_call *call)
 {

@@ -2,10 +2,10 @@
  *
  *   q <- (1 + c ln(max(1, n / L))) q         n: the keys that the query sees, L: training length
  *
- * c is the one with the least loss: of a short list first, then by golden section between the
- * neighbours of its best. Every c is tried on the same tokens, so their losses differ by much less
- * than either is uncertain. A gain over c = 0 of less than 0.005 nats (LEAST_EFFECT) or two
- * standard errors is no reason for a temperature, and c is 0 then. */
+ * c is the value with the lowest loss, first in a short list, then by golden-section search between
+ * the neighbours of the best one. Every c is tried on the same tokens, so differences of losses are
+ * much more precise than the losses. If the gain over c = 0 is less than 0.005 nats (LEAST_EFFECT)
+ * or two standard errors, c is 0. */
 #include <math.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ struct search {
     struct alibi_eval_result *results;
 };
 
-/* Numbers that are written with a model have three decimals. */
+/* A temperature is stored with three decimals. */
 static double rounded(double c)
 {
     return round(c * 1000) / 1000;
@@ -40,7 +40,7 @@ static alibi_status set_temperature(struct model *m, double c)
     return model_set_position(m, position);
 }
 
-/* The loss at c, which takes its place among the others. */
+/* The loss at c. The points stay in ascending order of c. */
 static alibi_status measure(struct search *s, double c, double *nll)
 {
     int place = 0;
@@ -75,7 +75,7 @@ static int best_of(const struct search *s)
     return best;
 }
 
-/* The list; if its last is the best, doubled until it is not. */
+/* Tries the list. If its last value is the best, the value is doubled until it is not. */
 static alibi_status try_list(struct search *s)
 {
     double nll;
@@ -87,7 +87,7 @@ static alibi_status try_list(struct search *s)
     return ALIBI_OK;
 }
 
-/* The least loss is between `low` and `high`: each section keeps 0.62 of them. */
+/* The lowest loss is between `low` and `high`; each step keeps 0.62 of that interval. */
 static alibi_status try_sections(struct search *s)
 {
     const double golden = (sqrt(5) - 1) / 2;
@@ -180,7 +180,7 @@ alibi_status alibi_model_fit(alibi_model *model, const alibi_corpus *corpus, enu
     TRY(set_temperature(m, found.point[found.best].temperature));
     *result = found;
 out:
-    if (status != ALIBI_OK) /* it had that position, so setting it again can only lack memory */
+    if (status != ALIBI_OK) /* it had this position, so only a lack of memory can prevent it */
         (void)model_set_position(m, was);
     mem_free(s.results);
     return status;

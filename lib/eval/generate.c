@@ -5,9 +5,8 @@
  *
  * Several prompts are continued at once, one sequence of a session each; a step of all of them is
  * one pass. */
-#include <string.h>
-
 #include <math.h>
+#include <string.h>
 
 #include "eval/eval.h"
 
@@ -21,8 +20,8 @@ static const char replacement[] = "\xEF\xBF\xBD";
 
 enum { CHARACTER_BYTES_MAX = 4 };
 
-/* Whether the bytes are the start of some character and not all of it: then filling up with
- * continuation bytes gives one. The smallest and the largest such byte suffice to try, since each
+/* Whether the bytes are the incomplete start of a character: then appending continuation bytes
+ * completes one. Trying the smallest and the largest continuation byte is enough, because every
  * lead byte allows one of the two in second place. */
 static bool starts_character(const char *bytes, size_t count)
 {
@@ -123,9 +122,9 @@ static bool emit_piece(void *user, const char *text, size_t bytes)
     return c->generation->emit(c->generation->user, c->index, text, bytes);
 }
 
-/* A word's token ends in a blank, so the model has read one after the prompt's last word. If the
- * prompt has none there, it is held for the text to begin with. With other tokenizers a prompt ends
- * in the very bytes of its last token. */
+/* Tokens of a word tokenizer end in a blank, so the model has read one after the prompt's last
+ * word. If the prompt does not end in a blank, the generated text begins with it. With other
+ * tokenizers, a prompt ends in exactly the bytes of its last token. */
 static void hold_blank(struct continuation *c, const alibi_tokenizer *t, char last)
 {
     size_t bytes;
@@ -144,7 +143,7 @@ static alibi_status check_text(const char *text, size_t bytes, const char *what)
                : fail(ALIBI_BAD_INPUT, "the %s is not UTF-8 text at byte %zu", what, valid);
 }
 
-/* A text that names the begin token itself has it once. */
+/* If the text itself begins with the begin token, it is not added again. */
 alibi_status encode_prompt(struct ids *ids, const alibi_tokenizer *t, const char *text,
                            size_t bytes, const char *what)
 {
@@ -168,7 +167,7 @@ alibi_status encode_prompt(struct ids *ids, const alibi_tokenizer *t, const char
     return ids_append(ids, &end, 1);
 }
 
-/* The last token is never read, so the model sees one position less than there are tokens. */
+/* The last token is never read, so the model sees one position fewer than there are tokens. */
 static alibi_status check_length(const struct generation *g, int64_t prompt)
 {
     int64_t tokens = g->how->tokens;
@@ -203,8 +202,8 @@ static alibi_status begin(struct generation *g, const struct alibi_prompt *promp
     return ALIBI_OK;
 }
 
-/* Token number `index` of a continuation. The end of a document has no text; the end of a line,
- * which is all that words have, does. */
+/* Chooses token number `index` of a continuation. The end token of a document has no text; that of
+ * a word tokenizer, which ends a line, does. */
 static alibi_status choose(struct generation *g, struct continuation *c, int64_t index,
                            int32_t *token)
 {
@@ -246,7 +245,7 @@ static alibi_status decode(struct generation *g, int64_t *sequences, int32_t *to
     return ALIBI_OK;
 }
 
-/* Far more than any machine reaches; sums of lengths stay far from overflow. */
+/* Far more than any machine can generate, and sums of lengths cannot overflow. */
 static const int64_t most_tokens = INT64_C(1) << 40;
 
 alibi_status alibi_generate(const alibi_model *model, const struct alibi_prompt *prompts, int count,

@@ -110,7 +110,7 @@ double targets_inputs(const struct alibi_targets *r)
     return sum * (double)r->blocks;
 }
 
-/* A context that the position method does not have. */
+/* Refuses a context that the position method does not support. */
 static alibi_status check_contexts(const struct alibi_targets *r, const struct model *m)
 {
     int64_t C = r->contexts.at[r->contexts.count - 1];
@@ -137,8 +137,9 @@ static int64_t inputs_of(const struct probe *p, int c)
 
 /* ---- the losses */
 
-/* The inputs of one block: c tokens and the block without its last token. Swapped, everything more
- * than L tokens before the block is what is there before the other block. */
+/* The inputs of one block: c tokens and the block without its last token. If swapped, the text more
+ * than L tokens before the block is replaced by the text at the same distances before the other
+ * block. */
 static void fill_row(const struct probe *p, enum target_condition condition, int64_t k, int64_t c,
                      int32_t *ids, int32_t *wanted)
 {
@@ -153,7 +154,7 @@ static void fill_row(const struct probe *p, enum target_condition condition, int
     span_read(p->span, b->start, T, wanted + c - 1);
 }
 
-/* One series: the losses after a context, an index, under a condition. */
+/* One series: the losses after a context (an index) under a condition. */
 struct series {
     struct probe *probe;
     enum target_condition condition;
@@ -213,7 +214,7 @@ static alibi_status say_stopped(void *user)
                 (long long)p->read, (long long)p->to_read);
 }
 
-/* The series of a condition: the controls are for contexts beyond L. */
+/* Whether a series exists: the controls do only for contexts beyond L. */
 static bool is_measured(const struct probe *p, int condition, int c)
 {
     if (condition == TARGETS_SWAPPED && !p->targets.swappable)
@@ -223,7 +224,7 @@ static bool is_measured(const struct probe *p, int condition, int c)
     return condition == TARGETS_OWN || p->request.contexts.at[c] > p->request.length;
 }
 
-/* One workspace at a time: its settings say how attention is cut. */
+/* Each condition has its own workspace, whose settings say how attention is cut. */
 static alibi_status run_condition(struct probe *p, enum target_condition condition)
 {
     alibi_status status;
@@ -354,8 +355,8 @@ static void draw(const struct probe *p, int kind, struct bootstrap *b)
     }
 }
 
-/* The mean of series a less that of series b; b < 0: of series a alone. The bootstrap's spread is
- * that of a sample whose mean is known, hence the factor K / (K - 1). */
+/* The mean of series a minus that of series b; b < 0: the mean of series a. The spread of the
+ * bootstrap is that of a sample with a known mean, hence the factor K / (K - 1). */
 static struct alibi_estimate estimate(const struct bootstrap *boot, int a, int b)
 {
     double mean = 0, squares = 0, K = (double)boot->units;
@@ -513,7 +514,7 @@ alibi_status alibi_targets_check(const alibi_model *model, const struct alibi_ta
     return resolve(&resolved, model);
 }
 
-/* Layers with gates have no sinks, in no pass. */
+/* Layers with gates have no sinks in any pass. */
 static void note_sinks(struct probe *p)
 {
     const struct pattern *pattern = &p->model->pattern;
@@ -529,7 +530,7 @@ static void note_sinks(struct probe *p)
         p->request.sinks = 0;
 }
 
-/* Before the first series of a request, which is resolved. */
+/* Everything before the first series. The request is resolved. */
 static alibi_status prepare(struct probe *p, const alibi_model *model, const alibi_corpus *corpus)
 {
     int64_t C = longest_context(p), T = p->request.block;
@@ -551,7 +552,7 @@ static alibi_status prepare(struct probe *p, const alibi_model *model, const ali
     return ALIBI_OK;
 }
 
-/* Every series. `status` is that of the request. */
+/* Measures every series. `status` is that of resolving the request. */
 static alibi_status run(struct probe *p, const alibi_model *model, const alibi_corpus *corpus,
                         alibi_status status)
 {

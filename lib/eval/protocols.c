@@ -116,8 +116,8 @@ static alibi_status add_strides(struct windows *w, int64_t N)
     return ALIBI_OK;
 }
 
-/* The text begins with the begin token, or the end token in its place, and so does every chunk of L
- * tokens, in the place of what is there. A text that has it starts at `from` 0, another at -1. The
+/* The text begins with the begin token, or else the end token, and in every chunk of L tokens that
+ * token replaces the first one. `from` is 0 if the text has the token already, otherwise -1. The
  * rest of the text, less than a chunk, is not read. */
 static alibi_status add_chunks(struct windows *w, int64_t from, int64_t N, bool begins)
 {
@@ -129,8 +129,8 @@ static alibi_status add_chunks(struct windows *w, int64_t from, int64_t N, bool 
     return ALIBI_OK;
 }
 
-/* White space at the ends of a document: the harness counts the pieces between white space, of
- * which the first or the last is then empty. */
+/* White space at the ends of a document: the harness counts the pieces between white space, so the
+ * first or the last piece is then empty. */
 static int64_t empty_words(struct span s, int64_t first, int64_t count)
 {
     const alibi_tokenizer *t = corpus_tokenizer(s.corpus);
@@ -158,9 +158,9 @@ struct rolling {
     struct span span;
 };
 
-/* The first window has the begin token, or the end token of the document before, and the first
- * L - 1 tokens; each of the others scores the next L targets, or the last window what is left, with
- * as many tokens of context as it has room for. */
+/* The first window has the begin token, or the end token of the previous document, and the first
+ * L - 1 tokens. Each of the others scores the next L targets, the last one those that remain, with
+ * as many tokens of context as there is room for. */
 static alibi_status add_document(void *user, int64_t first, int64_t count, bool ended)
 {
     const struct rolling *r = user;
@@ -183,7 +183,7 @@ static alibi_status add_document(void *user, int64_t first, int64_t count, bool 
     return ALIBI_OK;
 }
 
-/* Windows of equally many inputs are evaluated together. */
+/* Windows with the same number of inputs are evaluated together. */
 static int longest_first(const void *left, const void *right)
 {
     const struct window *a = left, *b = right;

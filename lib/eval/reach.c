@@ -1,9 +1,9 @@
 /* reach.c - where the attention of each head goes, measured on a text
  *
- * Windows are spread over the split. Queries of the second half of each window count, so that every
- * one has at least half a window before it; the weights of all their keys are added up by distance,
- * layer by layer, and nothing of the size of a window squared exists at any time. The sums of a
- * batch are made alone, and added in the order of batches. */
+ * Windows are spread over the split. Only queries in the second half of a window count, so that
+ * each has at least half a window before it. The weights of their keys are summed by distance,
+ * layer by layer; nothing of the size of a window squared exists at any time. The sums of each
+ * batch are computed separately and added in the order of the batches. */
 #include <math.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ struct reading {
     struct span span;
     struct blocks blocks; /* a window each */
     struct workspace *workspace;
-    struct reach reach;        /* of the batch under way */
+    struct reach reach;        /* of the current batch */
     struct head_reach *heads;  /* [N, H], the sums so far */
     int32_t *tokens, *targets; /* [windows of a batch, L]; nothing is scored */
     float *nll;

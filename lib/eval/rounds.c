@@ -1,9 +1,9 @@
 /* rounds.c - batches divided among ranks
  *
  * Rank r of N computes batch number r of a round of N batches. Then every rank gets the numbers of
- * all of them, and adds them up in the order of the batches, as one process does. The batches are
- * those of one process too, because the bits of a row may depend on the rows beside it. So results
- * have the same bits for any N. */
+ * all batches and adds them in the order of the batches, as a single process does. The batches are
+ * those of a single process too, because the bits of a row may depend on the rows beside it. So
+ * results have the same bits for any N. */
 #include <string.h>
 
 #include "eval/eval.h"
@@ -69,7 +69,7 @@ alibi_status rounds_check(const alibi_model *model, const alibi_corpus *corpus, 
     if (comm_size(comm) == 1)
         return ALIBI_OK;
     group.options = alibi_config_options(&group.count);
-    text_append(&json, "%s", last_name(model->path)); /* a run may be saved between two openings */
+    text_append(&json, "%s", last_name(model->path)); /* ranks may open different checkpoints */
     status = text_status(&json);
     if (status == ALIBI_OK)
         status = options_format(&group, 1, &json);

@@ -165,7 +165,7 @@ static alibi_status feed(alibi_session *s, int64_t sequence, const int32_t *toke
         TRY(check_stop(s));
         TRY(model_extend(s->workspace, s->cache, sequence, tokens + from, some));
         status = look ? look(s, user, from, some) : ALIBI_OK;
-        s->known[sequence] = false; /* the chunk is in the cache, whatever `look` says of it */
+        s->known[sequence] = false; /* the chunk is in the cache, even if `look` has failed */
         TRY(status);
         TRY(model_read_logits(s->workspace, some - 1, 1, s->logits + sequence * s->V));
         s->known[sequence] = true;
@@ -180,7 +180,7 @@ alibi_status alibi_session_feed(alibi_session *s, int64_t sequence, const int32_
     return feed(s, sequence, tokens, count, NULL, NULL);
 }
 
-/* Scores under way: of each token, and the likeliest in its place. */
+/* Where a call puts its scores: of each token, and of the likeliest ones in its place. */
 struct scores {
     int64_t sequence;
     const int32_t *tokens;

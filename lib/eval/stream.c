@@ -1,18 +1,18 @@
 /* stream.c - one pass over a text of any length
  *
  * The paper gives every token a full context by a sliding window with stride 1, which reads each
- * token L times. With a KV cache each is read once; and since the weight of far keys falls with the
- * slope, attention proves most of them useless (ops.h), and a token costs about the same at every
- * position.
+ * token L times. With a KV cache each token is read once. The bias lowers the weight of far keys,
+ * so attention proves that most of them do not matter (ops.h), and a token costs about the same at
+ * every position.
  *
- * The cache grows with the text unless it has a window. If no score, without its bias, is larger
- * than S in size, then for query i the keys more than W back have together, against its own key
- * alone, a weight of at most
+ * The cache grows with the text unless it has a window. If no score exceeds S in magnitude, bias
+ * excluded, then the keys more than W back have a total weight, relative to the query's own key
+ * alone, of at most
  *
  *   sum over d > W of e^(S - m d)  /  e^-S   <=   e^(2 S - m W) / (1 - e^-m)
  *
  * which is eps for W = (2 S - ln eps - ln(1 - e^-m)) / m, with the flattest slope m of all heads.
- * */
+ */
 #include <math.h>
 
 #include "eval/eval.h"

@@ -67,8 +67,8 @@ static int64_t blocks_up_to(const struct documents *d, int64_t most)
     return sum;
 }
 
-/* Every document gets as many blocks as the others, or all that it has room for; what is left of
- * the `wanted` goes to documents with more room, spread over the list. */
+/* Every document gets the same number of blocks, or as many as it has room for. The rest of the
+ * `wanted` blocks goes to documents with more room, spread over the list. */
 static void share_out(struct documents *d, int64_t wanted)
 {
     int64_t low = 0, high = wanted, rest, open = 0, seen = 0;
@@ -112,8 +112,8 @@ static void place(struct targets *t, const struct documents *d)
     }
 }
 
-/* The block whose far context replaces that of block k: of another document, half the list away
- * and then on; if there is only one document, one whose context does not overlap. */
+/* The block whose far context replaces that of block k: the first one of another document, searched
+ * from half the list away; if there is only one document, one whose context does not overlap. */
 static int64_t partner(const struct targets *t, int64_t k, int64_t C, int64_t T)
 {
     for (int64_t j = 0; j < t->count; j++) {
