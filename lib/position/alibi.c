@@ -6,9 +6,9 @@
  * train-slopes asks for a factor per head, which multiplies its slope. The bias is formed from the
  * integer distance, so it is 0 on the diagonal and does not grow less exact with the position.
  *
- * With `free` a share of the heads, the last ones, has slope 0, and the others have the slopes of
- * as many heads as they are. The free heads see all distances alike. They are diluted by longer
- * inputs; logn corrects that, and acts on them alone.
+ * With `free` a share of the heads, the last ones, has slope 0, and the others have the slopes of a
+ * model with only those heads. The free heads see all distances alike. Longer inputs dilute their
+ * weights; logn corrects that, and acts on them alone.
  *
  * A model can be tested with slopes stretched by a factor s:
  *
@@ -40,7 +40,7 @@ static const struct alibi_option options[] = {
     { "free", ALIBI_OPTION_REAL, AT(free), 0, 1, NULL, "0", "X",
       "share of the heads that have no slope" },
     { "scaled", ALIBI_OPTION_FLAG, AT(scaled), 0, 0, NULL, "false", NULL,
-      "divide slopes by the root of the head width, as Falcon-RW" },
+      "divide slopes by the root of the head width, as Falcon-RW does" },
     { "stretch", ALIBI_OPTION_CHOICE, AT(stretch), 0, 0, "none|linear|ntk", "none", "NAME",
       "how slopes are stretched, for tests past the training length" },
     { "factor", ALIBI_OPTION_REAL, AT(factor), 1, 1e6, NULL, "1", "X",

@@ -8,9 +8,9 @@
  * is that of alibi with the slope -log f.
  *
  * The gates start there: w_h = 0, and -log f = 1 / T_h with T_h from 2 tokens to twice the training
- * length, spread evenly on a logarithmic scale over the heads, as the authors start gates that are
- * constants. With f = 1/2 everywhere, their start of other gates, short training runs never reach
- * far.
+ * length, spread evenly on a logarithmic scale over the heads, as the authors initialise constant
+ * gates. They initialise other gates with f = 1/2 everywhere, from which a short training run never
+ * learns to reach far.
  *
  * With `free` a share of the heads, the last ones, has no gates, and sees all distances alike; logn
  * acts on them alone. */

@@ -2,8 +2,7 @@
  *
  *   x_p = embedding(token_p) + weight[p]          p < max_length
  *
- * The table ends at max_length, and there is nothing beyond it to read: longer inputs are
- * refused. */
+ * Inputs longer than the table are refused. */
 #include "position/position.h"
 
 struct options {
@@ -12,7 +11,7 @@ struct options {
 
 static const struct alibi_option options[] = {
     { "max-length", ALIBI_OPTION_INT, offsetof(struct options, max_length), 1, 1 << 24, NULL, "1",
-      "N", "positions it has" },
+      "N", "rows of the table" },
 };
 
 static void defaults(const struct alibi_config *c, void *own)

@@ -142,7 +142,7 @@ static alibi_status set_options(const struct alibi_option_group *groups, int cou
     return ALIBI_OK;
 }
 
-/* The text is taken to pieces. */
+/* Modifies `text`. */
 static alibi_status read_element(struct position *p, int64_t *layers, char *text,
                                  const struct alibi_config *c)
 {
@@ -162,7 +162,8 @@ static alibi_status read_element(struct position *p, int64_t *layers, char *text
         text = times + 1;
     }
     if (preset_find(text))
-        return fail(ALIBI_USAGE, "'%s' is a pattern of its own, %s, and not an element of one",
+        return fail(ALIBI_USAGE,
+                    "'%s' is a name for the pattern %s and cannot be an element of another pattern",
                     preset_find(text)->name, preset_find(text)->pattern);
     TRY_RETURN(position_find(&method, text));
     TRY_RETURN(position_init(p, method, c));
@@ -225,7 +226,7 @@ static void shorten(struct pattern *p)
         p->run[0].layers = p->length = 1;
 }
 
-/* An element on its way to a pattern. */
+/* An element of the text, before the runs are made. */
 struct element {
     struct position position;
     int64_t layers;
@@ -272,8 +273,8 @@ static bool writes(const char *text, const char *option)
     return false;
 }
 
-/* Whether an option of a preset goes to the element: it writes the option, or its method has it as
- * its own; sinks, to the elements that write a window. */
+/* Whether an option of a preset is set in an element: if the element writes it, or if it is the
+ * method's own. sinks is set in the elements that write a window. */
 static bool takes(struct element *e, const struct alibi_option *o)
 {
     struct alibi_option_group groups[GROUPS];
@@ -283,7 +284,7 @@ static bool takes(struct element *e, const struct alibi_option *o)
            alibi_options_find(&groups[1], 1, o->name, NULL);
 }
 
-/* An option of every method that no element writes goes to those without a window. */
+/* An option of every method that no element writes is set in the elements without a window. */
 static alibi_status set_of_preset(struct element *elements, int count,
                                   const struct position_preset *preset, const char *option)
 {
@@ -463,7 +464,7 @@ alibi_status pattern_name(char out[ALIBI_NAME_MAX], const struct pattern *p,
 
     if (p->preset)
         TRY(read_pattern(&plain, p->preset->name, c));
-    if (p->preset && plain.runs == p->runs) {
+    if (p->preset && plain.runs == p->runs) { /* otherwise elements have become equal */
         TRY(name_preset(&name, p, &plain));
         by_preset = reads_back(&name, p, c);
     }

@@ -21,11 +21,11 @@ enum { POSITION_OWN_BYTES = 96 };
 /* The position of a layer: a method with its options. */
 struct position {
     const struct position_method *method;
-    int64_t window;     /* how many keys a query sees at most, its own the last; 0: all before it */
-    int64_t sinks;      /* with a window: this many first keys are seen although they left it */
-    double temperature; /* c: queries are multiplied by 1 + c ln(max(1, how many keys they see / the
-                           training length)), except in training */
-    bool logn;          /* queries are multiplied by s_h ln(how many keys they see), s_h learned */
+    int64_t window; /* a query sees at most this many keys, its own the last; 0: all before it */
+    int64_t sinks;  /* with a window: a query also sees this many first keys */
+    double temperature; /* c: queries are multiplied by 1 + c ln(max(1, n / training length)) for
+                           the n keys that they see, except in training */
+    bool logn;          /* queries are multiplied by s_h ln(n), s_h learned */
     _Alignas(8) char own[POSITION_OWN_BYTES]; /* the struct of the method's options */
 };
 
@@ -34,13 +34,13 @@ struct position_method {
     const char *summary;
     enum position_place acts_on;
 
-    /* The options that are its own; offsets within a struct of its file, which fits `own`.
-     * defaults: takes those that also exist as options of the model from there; NULL: none do. */
+    /* The method's own options, with offsets in a struct of its file, which fits `own`. defaults:
+     * copies those that are also options of the model; NULL: none are. */
     const struct alibi_option *options;
     int option_count;
     void (*defaults)(const struct alibi_config *c, void *own);
 
-    /* Options that do not fit the model: ALIBI_USAGE names the option. NULL: nothing to check. */
+    /* ALIBI_USAGE names an option that does not fit the model. NULL: nothing to check. */
     alibi_status (*check)(const struct alibi_config *c, const struct position *p);
 
     /* The longest input it is defined for; NULL: any. */
@@ -67,11 +67,11 @@ struct position_method {
     /* SCORES. LINEAR: the slope of head h; a parameter [1, H] holds factors on the slopes, which
      * start at 1 and are never below 0. TABLE with buckets: the bias is weight[bucket(distance)][h]
      * for distances below `distances`, and that of the last one beyond. TABLE with a curve: it is
-     * the curve of ops.h by the two numbers of the head, a parameter [2, H]. GATE: each of its
-     * layers learns a matrix and a bias of its own for the gates; `initial` is of that bias. */
+     * the curve of ops.h by the two numbers of the head, a parameter [2, H]. GATE: each layer
+     * learns its own matrix and bias for the gates; `initial` initialises that bias. */
     enum bias_kind bias;
     float (*slope)(const struct alibi_config *c, const struct position *p, int64_t h);
-    /* How many heads, the last ones, have no bias; NULL: none. */
+    /* The number of heads without a bias, which are the last ones; NULL: none. */
     int64_t (*free_heads)(const struct alibi_config *c, const struct position *p);
     int64_t (*distances)(const struct position *p);
     int32_t (*bucket)(const struct position *p, int64_t distance);
@@ -91,8 +91,8 @@ extern const struct position_method position_none, position_learned, position_si
 /* Head h's of `heads` slopes that end at 2^-bias_max (alibi.c). */
 float alibi_slope(int64_t heads, double bias_max, int64_t h);
 
-/* A name for a pattern. Its options are those that the pattern writes, which they replace there;
- * and the other options of its methods, for the elements of that method. */
+/* A name for a pattern. An option of a preset replaces the value that the pattern writes. An option
+ * that the pattern does not write is set in the elements whose method has it. */
 struct position_preset {
     const char *name, *summary, *pattern;
 };
@@ -103,7 +103,8 @@ extern const struct position_preset position_reach, position_hybrid, position_al
 const struct position_preset *preset_at(int index);          /* NULL past the end */
 const struct position_preset *preset_find(const char *name); /* NULL: none */
 
-/* How many heads, the last ones, logn acts on: those without a bias, or all if each has one. */
+/* The number of heads on which logn acts, which are the last ones: those without a bias, or all if
+ * each has one. */
 static inline int64_t position_logn_heads(const struct alibi_config *c, const struct position *p)
 {
     int64_t heads = p->method->free_heads ? p->method->free_heads(c, p) : 0;
@@ -111,14 +112,14 @@ static inline int64_t position_logn_heads(const struct alibi_config *c, const st
     return heads > 0 ? heads : c->heads;
 }
 
-/* How many heads, the first ones, have gates. */
+/* The number of heads with gates, which are the first ones. */
 static inline int64_t position_gates(const struct alibi_config *c, const struct position *p)
 {
     return p->method->bias == BIAS_GATE ? c->heads - p->method->free_heads(c, p) : 0;
 }
 
-/* Other names that people use are understood, such as "rope" for "rotary"; what is written down is
- * the method's own name. ALIBI_USAGE names the nearest method. */
+/* Accepts other common names too, such as "rope" for "rotary"; results have the method's own name.
+ * ALIBI_USAGE names the nearest method. */
 alibi_status position_find(const struct position_method **out, const char *name);
 const struct position_method *position_at(int index); /* NULL past the end */
 
@@ -126,8 +127,8 @@ const struct position_method *position_at(int index); /* NULL past the end */
 
 enum { PATTERN_KINDS = 16, PATTERN_RUNS = 32 };
 
-/* Layers one after the other, and again from the start after the last. Layers with the same method
- * and options are of one kind: they share what it learns. */
+/* Runs of layers. After the last run the pattern begins again. Layers with the same method and
+ * options are of one kind and share what it learns. */
 struct pattern {
     const struct position_preset *preset; /* that it was read from; NULL: none */
     int kinds;
@@ -144,13 +145,13 @@ struct pattern {
  * ALIBI_USAGE names the element, and what may be there instead. */
 alibi_status pattern_read(struct pattern *out, const struct alibi_config *c);
 
-/* The pattern as it is written down: equal patterns have equal names, for equal options of the
- * model. */
+/* The canonical name of a pattern, which reads back as that pattern: with the same options of the
+ * model, equal patterns have equal names. */
 alibi_status pattern_name(char out[ALIBI_NAME_MAX], const struct pattern *p,
                           const struct alibi_config *c);
 
-/* The name of the pattern that is trained after `done` of `steps` steps: layers whose method has an
- * end have no position from there on. */
+/* The name of the pattern that is trained after `done` of `steps` steps: layers whose method has
+ * ended (`until`) have no position any more. */
 alibi_status pattern_name_after(char out[ALIBI_NAME_MAX], const struct pattern *p,
                                 const struct alibi_config *c, int64_t done, int64_t steps);
 
@@ -164,12 +165,12 @@ alibi_status pattern_check_endless(const struct pattern *p, const char *name);
 alibi_status pattern_name_tempered(char out[ALIBI_NAME_MAX], const struct pattern *p,
                                    const struct alibi_config *c, double temperature);
 
-/* ":share=0.25:spread": the options of methods that layers have in `was`, and not in `is` although
- * they have the same method there and its text `written` does not give the option another value. */
+/* Appends, as ":share=0.25:spread", the options of methods that layers have in `was` and not in
+ * `is`, although the method is the same and `written`, the text of `is`, does not set them. */
 alibi_status pattern_dropped(struct text *out, const struct pattern *was, const struct pattern *is,
                              const char *written, int64_t layers);
 
-/* Whether the pattern fits the model of that configuration. */
+/* ALIBI_USAGE if the pattern does not fit a model of that configuration. */
 alibi_status pattern_check(const struct pattern *p, const struct alibi_config *c);
 
 int pattern_kind(const struct pattern *p, int64_t layer); /* the kind of a layer */
@@ -178,7 +179,7 @@ int pattern_kind(const struct pattern *p, int64_t layer); /* the kind of a layer
 enum { POSITION_WEIGHT_MAX = 32 };
 void pattern_weight_name(char out[POSITION_WEIGHT_MAX], int kind);
 
-/* The name as that of a file: letters, digits, dots, dashes and underscores. */
+/* The name as a file name: with letters, digits, dots, dashes and underscores only. */
 void pattern_file_name(char out[ALIBI_NAME_MAX], const char *name);
 
 #endif

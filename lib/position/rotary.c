@@ -22,7 +22,7 @@
  *
  * With `share` only that share of the pairs is rotated, the fastest ones; the others carry no
  * position (p-RoPE: Barbero et al., 2024, arXiv 2410.06205). With `spread` the R rotated pairs have
- * the frequencies of a head of R pairs, base^(-n / R), as GPT-NeoX has them. */
+ * the frequencies of a head of R pairs, base^(-n / R), as in GPT-NeoX. */
 #include <math.h>
 
 #include "position/position.h"
@@ -52,7 +52,7 @@ static const struct alibi_option options[] = {
     { "share", ALIBI_OPTION_REAL, AT(share), 0, 1, NULL, "1", "X",
       "share of each head that is rotated, its fastest pairs" },
     { "spread", ALIBI_OPTION_FLAG, AT(spread), 0, 0, NULL, "false", NULL,
-      "with share: the rotated pairs have the angles of a whole head, as GPT-NeoX" },
+      "with share: the rotated pairs have the angles of a whole head, as in GPT-NeoX" },
     { "stretch", ALIBI_OPTION_CHOICE, AT(stretch), 0, 0, "none|pi|ntk|yarn|llama3", "none", "NAME",
       "how angles are stretched, for tests past the training length" },
     { "factor", ALIBI_OPTION_REAL, AT(factor), 1, 1e6, NULL, "1", "X",
@@ -62,7 +62,7 @@ static const struct alibi_option options[] = {
     { "original", ALIBI_OPTION_INT, AT(original), 0, 1 << 24, NULL, "0", "N",
       "yarn, llama3: length before the model was trained further; 0: the training length" },
     { "tau", ALIBI_OPTION_REAL, AT(tau), 0, 1e9, NULL, "0", "X",
-      "scores by distance are scale-invariant beyond X; 0: as they are" },
+      "scores by distance are scale-invariant beyond X; 0: off" },
 };
 
 static void defaults(const struct alibi_config *c, void *own)

@@ -5,9 +5,9 @@
  *   w_k = 10000^(-k / (n - 1)),   n = C/2
  *
  * Vaswani et al. (2017), section 3.5, in the layout of the code that Press et al. used: all sines,
- * then all cosines, where the first paper interleaves them; the two differ by a permutation of the
- * width. The slowest wave has exactly the frequency 1/10000. Positions count from 0. An odd width
- * leaves its last column 0. */
+ * then all cosines. The first paper interleaves them, which permutes the width. The slowest wave
+ * has exactly the frequency 1/10000. Positions count from 0. If the width is odd, its last column
+ * is 0. */
 #include <math.h>
 
 #include "position/position.h"
@@ -18,7 +18,7 @@ static double frequency(int64_t k, int64_t waves)
     return waves > 1 ? exp(-(double)k * log(10000.0) / (double)(waves - 1)) : 1.0;
 }
 
-/* The angle grows with the position: it is formed in double, only its sine and cosine are
+/* The angle grows with the position, so it is computed in double, and only its sine and cosine are
  * rounded. */
 static void row(const struct alibi_config *c, const struct position *p, int64_t position, float *to)
 {

@@ -778,8 +778,8 @@ static void bad_patterns_name_the_element_and_the_choices(void **state)
           "'hybrid' has no option 'bass': did you mean 'base'? it is 3*rotary:window=64" },
         { "hybrid:window=x", "window: 'x' is not a whole number" },
         { "hybrid:", "'hybrid' has no option ''" },
-        { "none,hybrid", "'hybrid' is a pattern of its own" },
-        { "2*hybrid", "position '2*hybrid': 'hybrid' is a pattern of its own" },
+        { "none,hybrid", "'hybrid' is a name for the pattern 3*rotary" },
+        { "2*hybrid", "position '2*hybrid': 'hybrid' is a name for the pattern 3*rotary" },
         { "hybrd", "did you mean 'hybrid'?" },
     };
 
