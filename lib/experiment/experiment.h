@@ -2,19 +2,18 @@
  *
  *   read*.c     the file into the structs below, everything checked before anything runs
  *   request.c   what the caller asks for: texts and models
- *   place.c     the line of a key in the file, for messages
  *   folder.c    the folder: experiment.json, and the results of each model, read and written
  *   texts.c     text files into a tokenizer, shards and a corpus
  *   run.c       trains and evaluates what is missing
  *   speed.c     evaluations of kind `speed`
- *   probes.c    evaluations of the kinds `targets` and `attention`: what is asked, result.json
+ *   probes.c    evaluations of the kinds `targets` and `attention`: requests, result.json
  *   probes_report.c   the same over all seeds
- *   tasks.c     evaluations of kind `tasks`: what is asked, result.json, scores and claims
+ *   tasks.c     evaluations of kind `tasks`: requests, result.json, scores and claims
  *   tasks_report.c    the same over all seeds
  *   learned.c   what position methods have learned for each head
  *   streams.c   evaluations of kind `stream`: result.json, means over the seeds, results.json
  *   claims.c    the verdict on each claim
- *   plan.c      what the work will take
+ *   plan.c      the cost of the remaining work
  *   results.c   results.json, results.csv, report.html, the terminal
  *
  *   dir/experiment.json              the experiment as it was run: its tier applied
@@ -48,16 +47,16 @@ struct experiment_text {
     const char *about;
     int tokenizer;                 /* enum text_kind */
     struct alibi_vocabulary words; /* what is learned, unless it is bytes; its pattern is owned */
-    int lender;                    /* the text whose tokenizer it has; -1: its own */
+    int tokenizer_of;              /* the text whose tokenizer it uses; -1: its own */
 
     /* Given by the caller: files, or the built-in text if there are none. */
     char **paths, *valid;
     int count;
 
-    /* From the folder, or from the opened corpus. checksum 0: not known yet. Those of files are of
-     * their bytes and how they are read; 0: not known. */
+    /* From the folder, or from the opened corpus. checksum 0: not known yet. The checksums of files
+     * cover their bytes and how they are read; 0: not known. */
     int64_t files_checksum, files_bytes, valid_checksum;
-    bool same; /* the folder's unfinished tokenizer and shards are those that are asked for */
+    bool same; /* the folder's unfinished tokenizer and shards are the requested ones */
     struct alibi_corpus_info info;
     struct alibi_builtin builtin;
     int64_t text_checksum, tokenizer_checksum;
@@ -82,7 +81,7 @@ struct measured {
     struct bench_stream stream;     /* kind stream */
 };
 
-/* A training curve: the loss by step, in bins of neighbouring steps. */
+/* The loss by step of a training, in bins of neighbouring steps. */
 struct curve {
     int count;
     int64_t step[CURVE_POINTS];
@@ -92,9 +91,9 @@ struct curve {
 /* One training of a model, and what was measured on it. */
 struct trained {
     struct alibi_compare_seed cost; /* without evaluations; version "": not trained yet */
-    char fitted[ALIBI_NAME_MAX];    /* the position that was fitted to it; "": none */
+    char fitted[ALIBI_NAME_MAX];    /* the position with its fitted temperature; "": none */
     struct curve train, valid;
-    struct learned learned;                    /* those that were trained */
+    struct learned learned; /* numbers per head; only the trained ones are kept */
     struct measured *measured[ALIBI_LIST_MAX]; /* by evaluation, an entry per test; NULL: the
                                                   evaluation does not have this model */
 };
@@ -109,8 +108,8 @@ struct experiment_model {
     struct alibi_int_list seeds;
     struct alibi_config config; /* as asked, derived values 0 */
     struct alibi_training training;
-    int64_t step_tokens, train_tokens; /* 0: batch and steps say it */
-    struct alibi_name_list mix;        /* tasks among the windows, by share; the text is the rest */
+    int64_t step_tokens, train_tokens; /* 0: batch and steps are given instead */
+    struct alibi_name_list mix; /* tasks, each with its share of the windows; the rest is text */
     double share[ALIBI_LIST_MAX];
     alibi_corpus *mixture; /* the text with them, while it is open; NULL: there are none */
     bool selected;
@@ -151,8 +150,8 @@ struct experiment_evaluation {
     bool selected;
 };
 
-/* Perplexities are of evaluations of the kinds perplexity and targets, the next ones of kind speed,
- * scores of kind tasks, the last ones of kind stream. */
+/* Perplexities belong to evaluations of the kinds perplexity and targets, the next four quantities
+ * to kind speed, scores to kind tasks, and the last three to kind stream. */
 enum quantity {
     QUANTITY_PPL,
     QUANTITY_TRAIN_SECONDS,
@@ -201,7 +200,7 @@ struct alibi_experiment {
     const char *title, *about, *tier_about;
     struct alibi_name_list tiers;
 
-    bool follows; /* in a run of several ranks: rank 0 keeps the folder, and this one reads it */
+    bool follows; /* this is not rank 0, which alone writes the folder's own files */
     int texts, models, evaluations, claims;
     struct experiment_text text[ALIBI_LIST_MAX];
     struct experiment_model model[ALIBI_LIST_MAX];
@@ -209,7 +208,7 @@ struct alibi_experiment {
     struct claim *claim;
 };
 
-/* In the JSON of an experiment, a file: the members of recipes in place of their names
+/* Replaces the names of recipes by their members, in the JSON of the file `experiment`
  * (read_models.c). */
 alibi_status inline_recipes(json_t *json, const char *experiment);
 
@@ -234,7 +233,7 @@ void text_write(struct json_writer *w, const alibi_experiment *e, int text); /* 
 /* The text that a model is evaluated on. */
 const struct experiment_text *evaluated_text(const alibi_experiment *e, int model, int evaluation);
 
-/* The position that a model is tested with; one that is fitted to each seed is not known before. */
+/* The position that a model is tested with, before a temperature is fitted to each seed. */
 const char *tested_position(const struct experiment_model *m);
 
 /* Whether everything that was asked for is measured. */
@@ -267,10 +266,12 @@ double text_valid_tokens(const struct experiment_text *t);
 
 /* ---- work (run.c, plan.c) */
 
-/* Bytes of checkpoints: those that stay, the newest two of each training, and the largest; and of
- * one training each of the models whose weights others have, which are not discarded at once. */
+/* Bytes of checkpoints. */
 struct disk {
-    double kept, largest, held;
+    double kept;    /* the newest two of each training, which stay */
+    double largest; /* one checkpoint of the largest model */
+    double held;    /* of one training of each model whose weights other models use: they are not
+                       discarded at once */
 };
 void disk_add(struct disk *d, double checkpoint, const alibi_experiment *e, int model,
               int trainings);
@@ -278,28 +279,28 @@ void disk_add(struct disk *d, double checkpoint, const alibi_experiment *e, int 
 double disk_needed(const struct disk *d, bool discard);
 
 double trained_tokens(const struct alibi_training *t);
-/* Those that are left after the newest checkpoint. */
+/* The tokens that remain after the newest checkpoint. */
 alibi_status untrained_tokens(double *out, const alibi_experiment *e, int model, int seed,
                               const char *dir);
-/* Tokens that the missing tests of a model read; those of a whole text are not counted as long as
- * its size is not known. */
+/* Tokens that the missing tests of a model read. Tests of a whole text are not counted while its
+ * size is not known. */
 double tested_tokens(const alibi_experiment *e, int model, int seed);
 
-int64_t text_vocab(const struct experiment_text *t); /* known, or as asked for */
+int64_t text_vocab(const struct experiment_text *t); /* as requested, until it is known */
 
 /* ---- evaluations of kind speed (speed.c) */
 
 alibi_status speed_load(alibi_experiment *e, int evaluation, const char *dir);
 bool speed_is_complete(const alibi_experiment *e, int evaluation);
-/* Measures evaluations of which something is missing. The results depend on the device: it should
- * have nothing else to do. */
+/* Measures the evaluations that are not complete. The device should have nothing else to do. */
 alibi_status speed_run(alibi_experiment *e, alibi_device *device, const char *dir,
                        const struct alibi_call *call);
 void speed_write(struct json_writer *w, const alibi_experiment *e,
                  int evaluation); /* in an array */
-/* Whether a model is selected, or its speed is to be measured. */
+/* Whether a model or a speed evaluation of it is selected. */
 bool model_is_asked(const alibi_experiment *e, int model);
-/* The remaining measuring of a model, in tokens of training. A token of evaluation counts half. */
+/* The cost of a model's remaining speed evaluations, in tokens of training. A token of evaluation
+ * counts half. */
 double speed_tokens(const alibi_experiment *e, const alibi_device *device, int model);
 
 /* ---- evaluations of the kinds targets and attention (probes.c) */
@@ -314,10 +315,11 @@ struct alibi_attention attention_asked(const alibi_experiment *e, int model, int
                                        int length);
 double probes_tokens(const alibi_experiment *e, int model, int evaluation, int test); /* at most */
 
-/* Says once for an evaluation that the documents of its text are too short. */
+/* Notes, once per evaluation, that the documents of its text are too short. */
 alibi_status probes_note_short(const alibi_experiment *e, const struct alibi_call *call);
 
-/* The results of a model as members of its result.json; reading skips what is not asked for. */
+/* The results of a model as members of its result.json. Reading skips results that the experiment
+ * does not request. */
 void probes_write(struct json_writer *w, const alibi_experiment *e, int model, int seed);
 alibi_status probes_read(const alibi_experiment *e, int model, struct trained *t,
                          const json_t *file, const char *path);
@@ -351,7 +353,7 @@ const struct alibi_task_cell *tasks_cell(const alibi_experiment *e, int model, i
 struct score_mean {
     double value, error;  /* NaN: no value. The error is that of the cases and of the seeds */
     double low, high;     /* the 95% interval of the cases alone */
-    int seeds, unlearned; /* that have a value; that have none since they have not learned it */
+    int seeds, unlearned; /* with a value; without one, because they have not learned the task */
 };
 struct score_mean tasks_score(const alibi_experiment *e, int model, int evaluation, int task,
                               int length);

@@ -1,7 +1,7 @@
 /* folder.c - the folder of an experiment: what was run, and the results so far
  *
- * result.json of a model has its settings and the checksum of its text: a file that matches is a
- * finished part of this experiment, wherever it was made; a file that does not is an error. So an
+ * The result.json of a model has its settings and the checksum of its text. A file that matches is
+ * a finished part of this experiment, wherever it was made; a file that does not is an error. So an
  * experiment may gain models, evaluations and claims, and finished work is kept. */
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +54,7 @@ alibi_status folder_of_text(char **out, const alibi_experiment *e, int text, con
     return path_of(out, dir, FOLDER_TEXTS, e->text[text].name, "");
 }
 
-/* ---- what is asked for */
+/* ---- requests */
 
 const struct experiment_text *evaluated_text(const alibi_experiment *e, int model, int evaluation)
 {
@@ -100,12 +100,12 @@ bool model_is_complete(const alibi_experiment *e, int model, int seed)
             if (!t->measured[v][i].done)
                 return false;
         }
-    return !tested || t->cost.version[0] != '\0'; /* one that only costs are of is not trained */
+    return !tested || t->cost.version[0] != '\0'; /* speed alone needs no training */
 }
 
 /* ---- settings */
 
-/* Those that shape the result, with the seed. */
+/* The settings that shape the result, with the seed. */
 static void write_settings(struct json_writer *w, const alibi_experiment *e,
                            const struct experiment_model *m, int seed)
 {
@@ -393,7 +393,7 @@ static void write_asked(struct json_writer *w, const alibi_experiment *e, int te
     char key[OPTION_KEY_MAX];
 
     json_write_object(w, "asked");
-    json_write_string(w, "tokenizer_of", t->lender < 0 ? "" : e->text[t->lender].name);
+    json_write_string(w, "tokenizer_of", t->tokenizer_of < 0 ? "" : e->text[t->tokenizer_of].name);
     json_write_string(w, "tokenizer", text_kind_names[t->tokenizer]);
     for (int i = 0; i < count && t->tokenizer != TEXT_BYTES; i++) {
         option_key(key, options[i].name);
@@ -507,7 +507,7 @@ alibi_status alibi_experiment_load(alibi_experiment *e, const char *dir)
     return ALIBI_OK;
 }
 
-/* Which experiment the folder was entered with. */
+/* The experiment and tier that the folder holds. */
 static alibi_status read_entered(const char *dir, char name[ALIBI_NAME_MAX],
                                  char tier[ALIBI_NAME_MAX], bool *held)
 {
@@ -549,7 +549,7 @@ alibi_status folder_check(const alibi_experiment *e, const char *dir)
     return ALIBI_OK;
 }
 
-/* The names of what this run was asked for; NULL: not enough memory. */
+/* The names of what this run selects; NULL: not enough memory. */
 static json_t *selected_json(const alibi_experiment *e)
 {
     json_t *names = json_array();
@@ -587,8 +587,8 @@ static void select_entered(alibi_experiment *e)
         e->evaluation[v].selected = lists(names, e->evaluation[v].name);
 }
 
-/* A copy of the experiment that says which it was, what of it was asked for, and how large the
- * blocks of scored tokens are. NULL: not enough memory. */
+/* A copy of the experiment with its name, its tier, the selection of this run, and the sizes of
+ * blocks of scored tokens. NULL: not enough memory. */
 static json_t *entered_json(const alibi_experiment *e)
 {
     json_t *copy = json_deep_copy(e->json);

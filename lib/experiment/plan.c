@@ -22,14 +22,14 @@ void disk_add(struct disk *d, double checkpoint, const alibi_experiment *e, int 
 {
     const struct alibi_training *t = &e->model[model].training;
     double each = checkpoint * (t->steps > t->save_every ? 2 : 1);
-    bool lends = false;
+    bool shared = false;
 
     for (int m = 0; m < e->models; m++)
-        lends = lends || e->model[m].of == model;
+        shared = shared || e->model[m].of == model;
     if (trainings < 1)
         return;
     d->kept += trainings * each;
-    d->held += lends ? each : 0;
+    d->held += shared ? each : 0;
     d->largest = fmax(d->largest, checkpoint);
 }
 
@@ -95,8 +95,8 @@ static alibi_status plan_model(struct alibi_experiment_plan_model *p, alibi_expe
     return p->fits ? measure(p, device, &config, &m->training, speed, call) : ALIBI_OK;
 }
 
-/* Whether the missing tests of a model read a whole text, or one shorter than what they ask for,
- * whose size is an estimate or not known. */
+/* Marks the plan if the missing tests of a model read a whole text, or one shorter than they
+ * request, whose size is estimated or unknown. */
 static void mark_estimates(struct alibi_experiment_plan *plan, const alibi_experiment *e, int model)
 {
     for (int v = 0; v < e->evaluations; v++) {
@@ -111,16 +111,16 @@ static void mark_estimates(struct alibi_experiment_plan *plan, const alibi_exper
     }
 }
 
-/* The built-in text has no words for the last clusters of a vocabulary of a real one: its run would
- * fail once the words are counted. */
+/* The built-in text has too few words for the last clusters of a real text's vocabulary, so a run
+ * on it would fail once the words are counted. */
 static bool builtin_is_too_small(const alibi_experiment *e, int model,
                                  const struct alibi_call *call)
 {
     const struct alibi_int_list *cutoffs = &e->model[model].config.adaptive_cutoffs;
     const struct experiment_text *t = &e->text[e->model[model].text];
 
-    while (t->lender >= 0)
-        t = &e->text[t->lender];
+    while (t->tokenizer_of >= 0)
+        t = &e->text[t->tokenizer_of];
     if (t->count > 0 || t->info.vocab > 0 || t->tokenizer != TEXT_WORDS || cutoffs->count == 0 ||
         cutoffs->at[cutoffs->count - 1] < BUILTIN_WORDS)
         return false;

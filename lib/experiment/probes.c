@@ -10,7 +10,7 @@
 
 #include "experiment/experiment.h"
 
-/* ---- what is asked for */
+/* ---- requests */
 
 struct alibi_targets targets_asked(const alibi_experiment *e, int model, int evaluation)
 {
@@ -18,7 +18,7 @@ struct alibi_targets targets_asked(const alibi_experiment *e, int model, int eva
     struct alibi_targets asked = v->targets;
 
     asked.contexts = v->lengths;
-    (void)targets_resolve(&asked, e->model[model].training.train_length); /* was checked: read */
+    (void)targets_resolve(&asked, e->model[model].training.train_length); /* checked when read */
     return asked;
 }
 
@@ -125,7 +125,7 @@ static void write_pairs(struct json_writer *w, const char *key, int count,
     json_write_end(w);
 }
 
-/* The losses by part again, parts without tokens included. */
+/* The losses of all parts, including those without tokens, which the evaluation does not list. */
 static void losses_by_part(double (*nll)[2], const struct target_losses *t, int context,
                            int condition)
 {

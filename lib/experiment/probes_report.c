@@ -12,7 +12,7 @@ struct series {
     int context, condition;
 };
 
-/* a less b over all seeds. */
+/* a minus b over all seeds. */
 static struct change change_of(const alibi_experiment *e, int model, int evaluation, int kind,
                                struct series a, struct series b)
 {
@@ -28,7 +28,7 @@ static struct change change_of(const alibi_experiment *e, int model, int evaluat
     return change_between(left, b.condition < 0 ? NULL : right, seeds, 0);
 }
 
-/* With `interval` half of the 95% interval takes the place of the error. */
+/* With `interval` the error is half of the 95% interval instead. */
 static struct alibi_estimate estimate(const alibi_experiment *e, int model, int evaluation,
                                       int kind, struct series a, struct series b, bool interval)
 {
@@ -147,7 +147,7 @@ static double ceiling_gain(const struct report_targets *t, int from, int to)
     return most;
 }
 
-/* A model that loses has no share of a gain, and where a ceiling gains next to nothing none has. */
+/* A model that loses has no share of a gain. If the ceiling gains next to nothing, no model has. */
 static void add_shares(struct report_targets *t)
 {
     for (int m = 0; m < t->models; m++) {

@@ -48,7 +48,7 @@ alibi_status reader_list(struct reader *r, const json_t *object, const char *key
 
 /* A name of a text, model or evaluation: it becomes the name of a file. */
 alibi_status reader_name(struct reader *r, char out[ALIBI_NAME_MAX], const char *name);
-/* There is room for one more of `what`. */
+/* Fails if there is no room for one more of `what`. */
 alibi_status reader_count(struct reader *r, int count, const char *what);
 /* The index of a name, or a failure that has the nearest; `names` are `size` bytes apart. */
 alibi_status reader_find(struct reader *r, const char *name, const void *names, size_t size,
@@ -58,7 +58,7 @@ alibi_status reader_find(struct reader *r, const char *name, const void *names, 
 
 /* Merges the tier that was asked for, and removes all of them. */
 alibi_status apply_tier(struct reader *r, const char *tier);
-/* Fills in the texts within an object or array. */
+/* Fills in the numbers of all texts within an object or array. */
 alibi_status fill_numbers(struct reader *r, const json_t *numbers, json_t *json);
 
 /* ---- sections. Each reads one member, whose key has been entered; claims are all read at once. */

@@ -14,12 +14,12 @@ alibi_status read_text(struct reader *r, const char *key, json_t *json)
     alibi_experiment *e = r->e;
     struct experiment_text *t = &e->text[e->texts];
     struct alibi_option_group words = { .values = &t->words };
-    const char *kind = NULL, *lender = NULL;
+    const char *kind = NULL, *tokenizer_of = NULL;
     int known = e->texts;
 
     TRY_RETURN(reader_count(r, e->texts, "texts"));
     TRY_RETURN(reader_name(r, t->name, key));
-    t->lender = -1;
+    t->tokenizer_of = -1;
     e->texts++;
     words.options = alibi_vocabulary_options(&words.count);
     TRY_RETURN(alibi_options_init(&words, 1));
@@ -28,13 +28,13 @@ alibi_status read_text(struct reader *r, const char *key, json_t *json)
     t->about = "";
     TRY_RETURN(reader_text(r, json, "about", &t->about));
     TRY_RETURN(reader_text(r, json, "tokenizer", &kind));
-    TRY_RETURN(reader_text(r, json, "tokenizer_of", &lender));
-    if (lender != NULL) {
+    TRY_RETURN(reader_text(r, json, "tokenizer_of", &tokenizer_of));
+    if (tokenizer_of != NULL) {
         if (kind != NULL)
             return fail_type(r, "tokenizer", "no such key beside \"tokenizer_of\"");
         reader_enter(r, "tokenizer_of");
-        TRY_RETURN(reader_find(r, lender, e->text[0].name, sizeof e->text[0], known, "earlier text",
-                               &t->lender));
+        TRY_RETURN(reader_find(r, tokenizer_of, e->text[0].name, sizeof e->text[0], known,
+                               "earlier text", &t->tokenizer_of));
         reader_leave(r);
     }
     t->tokenizer = kind != NULL ? name_index(kind, text_kind_names, TEXT_KINDS) : TEXT_BYTES;
@@ -51,8 +51,9 @@ alibi_status read_text(struct reader *r, const char *key, json_t *json)
             continue;
         reader_enter(r, name);
         if (t->tokenizer == TEXT_BYTES)
-            return at_place(r, fail(ALIBI_BAD_INPUT, lender ? "it is that of the other text"
-                                                            : "bytes have no vocabulary to learn"));
+            return at_place(r, fail(ALIBI_BAD_INPUT, tokenizer_of
+                                                         ? "it is that of the other text"
+                                                         : "bytes have no vocabulary to learn"));
         alibi_status status = options_set_json(&words, 1, name, value);
         if (status != ALIBI_OK)
             return at_place(r, status);
@@ -470,8 +471,8 @@ static alibi_status find_trained(struct reader *r, const char *key, const char *
     return ALIBI_OK;
 }
 
-/* A model with the weights of another, tested with another position. That it can be is found out
- * here, not when the other is trained. */
+/* A model with the weights of another, tested with another position. Whether the weights fit that
+ * position is checked here, before the other model is trained. */
 static alibi_status read_derived(struct reader *r, const char *key, json_t *json)
 {
     alibi_experiment *e = r->e;
@@ -490,7 +491,7 @@ static alibi_status read_derived(struct reader *r, const char *key, json_t *json
     reader_enter(r, "of");
     TRY_RETURN(find_trained(r, key, name, &of));
     reader_leave(r);
-    *m = e->model[of]; /* which owns nothing yet: its results get their room when all are read */
+    *m = e->model[of]; /* which owns nothing yet: results are allocated after all models are read */
     m->of = of;
     TRY_RETURN(reader_name(r, m->group, key));
     TRY_RETURN(name_model(r, m, &(struct combination){ 0 }, NULL));

@@ -29,7 +29,7 @@ struct work {
     struct forecast forecast;
 };
 
-/* ---- what is to be done */
+/* ---- the missing work */
 
 double trained_tokens(const struct alibi_training *t)
 {
@@ -47,7 +47,7 @@ alibi_status untrained_tokens(double *out, const alibi_experiment *e, int model,
 
     *out = 0;
     if (e->model[model].of >= 0 && !model_is_complete(e, e->model[model].of, seed))
-        return ALIBI_OK; /* that one is trained first */
+        return ALIBI_OK; /* its training counts for that model */
     *out = trained_tokens(t);
     TRY(folder_of_training(&run, e, model, seed, dir));
     if (!folder_exists(run))
@@ -128,7 +128,7 @@ static alibi_status list_work(struct work *w, const alibi_experiment *e)
     return ALIBI_OK;
 }
 
-/* The texts that the work needs; the lengths that they must have. */
+/* Opens the texts that the work needs, and mixes tasks into them. */
 static alibi_status open_texts(alibi_experiment *e, const struct work *w,
                                const struct alibi_experiment_run *how, const char *dir,
                                const struct alibi_call *call)
@@ -164,8 +164,8 @@ static const alibi_corpus *corpus_of(const alibi_experiment *e, const struct exp
     return m->mixture != NULL ? m->mixture : e->text[m->text].corpus;
 }
 
-/* Whether its text has a batch for each model, its vocabulary fits, and the texts that it is
- * evaluated on have its tokenizer. */
+/* For each model: its text has a batch, its vocabulary fits, and the texts that it is evaluated on
+ * have its tokenizer. */
 static alibi_status check_models(const alibi_experiment *e, const struct work *w,
                                  const struct alibi_call *call)
 {
@@ -335,7 +335,7 @@ out:
     return status;
 }
 
-/* Whether a later one of the work has the weights of the same training. */
+/* Whether a later entry of the work uses the weights of the same training. */
 static bool weights_are_needed(const alibi_experiment *e, const struct work *w, int index)
 {
     const struct pending *p = &w->at[index];
@@ -394,8 +394,8 @@ out:
 
 /* ---- all of it */
 
-/* A loss that is not finite, which would be so again, ends a test or a training without a value:
- * the test that was running is the first that is missing, and after training all are. */
+/* A loss that is not finite would not be finite the next time either, so the test has no value. The
+ * test that failed is the first missing one; if the training failed, no test has a value. */
 static alibi_status give_up(alibi_experiment *e, const struct pending *p, const char *dir,
                             const struct alibi_call *call)
 {

@@ -1,8 +1,8 @@
 /* streams.c - evaluations of kind `stream`: the cost of a token after a context, and the size of
  * the KV cache (lib/bench/stream.c)
  *
- * It belongs to a trained model, because its weights determine how much attention skips, and is a
- * member of its result.json. */
+ * The trained model is measured, because its weights determine how much attention skips. Its
+ * result.json has the results. */
 #include <math.h>
 #include <string.h>
 

@@ -18,7 +18,7 @@
 
 #include "experiment/experiment.h"
 
-/* ---- what is asked for */
+/* ---- requests */
 
 struct alibi_tasks tasks_asked(const alibi_experiment *e, int model, int seed, int evaluation,
                                int task)
@@ -310,7 +310,7 @@ struct score_mean tasks_score(const alibi_experiment *e, int model, int evaluati
 
 /* ---- claims */
 
-/* The ends of the interval of a - b, as distances from it. */
+/* The distances from a - b to the ends of its interval. */
 static void newcombe(const struct score_mean *a, const struct score_mean *b, double *below,
                      double *above)
 {
@@ -328,7 +328,7 @@ static struct score_mean score_of(const struct alibi_task_cell *c, double number
     return mean_of(&s);
 }
 
-/* The seeds that both have, and what each of them shows alone. */
+/* The seeds that both models have, and whether each of them alone shows a difference. */
 struct pairs {
     struct scores left, right;
     double sum, squares; /* of their differences */
@@ -351,7 +351,8 @@ static void add_pair(struct pairs *p, const struct alibi_task_cell *left,
         add_score(&p->right, right);
 }
 
-/* Whether a seed of a model that has a value would be the only kind that is compared. */
+/* Whether some seed has not learned the task. Comparing only the other seeds would be a selection.
+ */
 static bool has_unlearned(const alibi_experiment *e, const struct reference *r)
 {
     return r->model >= 0 && tasks_score(e, r->model, r->evaluation, r->task, r->length).unlearned;

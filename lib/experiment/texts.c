@@ -135,9 +135,9 @@ alibi_status text_check(const alibi_experiment *e, int text, const struct alibi_
                 dir, t->name, t->info.name);
 }
 
-/* ---- about how large it is, before it is read */
+/* ---- its approximate size, before it is read */
 
-/* The bytes of a file or a folder; or, if it has shards with an index, its tokens. */
+/* Adds the bytes of a file or a folder or, if it has shards with an index, their tokens. */
 static alibi_status measure_path(double *bytes, double *tokens, const char *path)
 {
     alibi_status status = ALIBI_OK;
@@ -172,17 +172,18 @@ out:
     return status;
 }
 
-/* An estimate while this is not known. The tokenizer of another text is of the same kind. */
+/* An estimate until the text is read. A text that uses another text's tokenizer has its ratio. */
 static double bytes_per_token(const alibi_experiment *e, const struct experiment_text *t)
 {
     static const double usual[TEXT_KINDS] = { [TEXT_BYTES] = 1, [TEXT_BPE] = 4, [TEXT_WORDS] = 5 };
 
     if (t->info.tokens > 0 && t->info.bytes > 0)
         return (double)t->info.bytes / (double)t->info.tokens;
-    return t->lender < 0 ? usual[t->tokenizer] : bytes_per_token(e, &e->text[t->lender]);
+    return t->tokenizer_of < 0 ? usual[t->tokenizer]
+                               : bytes_per_token(e, &e->text[t->tokenizer_of]);
 }
 
-/* A failure leaves it unknown: what is wrong is said when the text is opened. */
+/* After a failure the size stays unknown; opening the text reports what is wrong. */
 void text_estimate(alibi_experiment *e, int text)
 {
     static const double valid_share = 0.05;
@@ -233,8 +234,8 @@ out:
     return status;
 }
 
-/* Learned from the text unless the folder has it already: text_open() saw to it that it is the one
- * that is asked for. */
+/* Learned from the text unless the folder has it already. text_open() has deleted a tokenizer other
+ * than the requested one. */
 static alibi_status open_tokenizer(alibi_tokenizer **out, const struct experiment_text *t,
                                    const struct alibi_experiment_run *how, const char *folder,
                                    const struct alibi_call *call)
@@ -287,8 +288,8 @@ out:
     return status;
 }
 
-/* `borrowed`: the tokenizer of another text, or NULL. made: the folder has all that is made of the
- * text. */
+/* `borrowed`: the tokenizer of another text, or NULL. made: the folder has the tokenizer and the
+ * shards of the text. */
 static alibi_status open_corpus(alibi_corpus **out, const struct experiment_text *t,
                                 const alibi_tokenizer *borrowed, bool made,
                                 const struct alibi_experiment_run *how, const char *folder,
@@ -333,7 +334,8 @@ static bool scores_text(const alibi_experiment *e, int evaluation, int text)
     return false;
 }
 
-/* Every length has its tokens. The loss of token frequencies is found for each choice of them. */
+/* Checks that the text has enough tokens for every length, and computes the loss of token
+ * frequencies for each choice of scored tokens. */
 static alibi_status measure_text(alibi_experiment *e, int text)
 {
     struct experiment_text *t = &e->text[text];
@@ -374,8 +376,8 @@ static alibi_status measure_text(alibi_experiment *e, int text)
     return ALIBI_OK;
 }
 
-/* Before anything is learned, the folder says what from. A tokenizer and shards that nothing
- * depends on yet, and that are of something else, are deleted. */
+/* The folder records the text before anything is learned from it. A tokenizer and shards of another
+ * text, on which no result depends yet, are deleted. */
 static alibi_status begin_text(alibi_experiment *e, int text,
                                const struct alibi_experiment_run *how, const char *dir,
                                const char *folder)
@@ -402,7 +404,7 @@ out:
     return status;
 }
 
-/* Keeps what the opened corpus is, in the folder too. */
+/* Records the facts of the opened corpus, in the folder too. */
 static alibi_status enter_text(alibi_experiment *e, int text, const char *dir)
 {
     struct experiment_text *t = &e->text[text];
@@ -461,9 +463,9 @@ alibi_status text_open(alibi_experiment *e, int text, const struct alibi_experim
 
     if (t->corpus != NULL)
         return ALIBI_OK;
-    if (t->lender >= 0) {
-        TRY_RETURN(text_open(e, t->lender, how, dir, call));
-        borrowed = corpus_tokenizer(e->text[t->lender].corpus);
+    if (t->tokenizer_of >= 0) {
+        TRY_RETURN(text_open(e, t->tokenizer_of, how, dir, call));
+        borrowed = corpus_tokenizer(e->text[t->tokenizer_of].corpus);
     }
     if (t->count == 0 && text_is_read(e, text))
         call_note(call, "text '%s': no files were given; this is the built-in text, not %s",
