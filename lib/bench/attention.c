@@ -312,7 +312,7 @@ static alibi_status packed_backward_init(struct bench *b)
     return ALIBI_OK;
 }
 
-/* The gradient of a bias that is learned or comes from gates; of any other there is none. */
+/* Only a bias that is learned or comes from gates has a gradient. */
 static alibi_status take_bias_gradient(struct bench *b, const struct model *m, int64_t layer)
 {
     const struct bias *bias = &b->call.bias;

@@ -119,7 +119,7 @@ static alibi_status check_shape(int64_t batch, int64_t length, int64_t repeats)
     return ALIBI_OK;
 }
 
-/* As the first step of training does, until device_tune() ends it. */
+/* Tunes as the first step of training does, until the next call of device_tune(). */
 static void tune(alibi_device *device)
 {
     if (device_tunes_widely(&device->device))
@@ -228,8 +228,8 @@ static double model_flops(const struct bench *b)
     return (double)b->B * L * (6 * P + 6 * N * L * C);
 }
 
-/* One step more, with a clock around every operation, which would slow down those that are timed as
- * a whole. */
+/* One more step, with a clock around every operation. In the steps that are timed as a whole, these
+ * clocks would cost time. */
 static alibi_status read_parts(struct bench *b, struct alibi_bench_step *r)
 {
     struct device_part parts[DEVICE_PARTS_MAX];
@@ -264,7 +264,7 @@ static void fill_result(struct bench *b, int64_t repeats, struct alibi_bench_ste
     r->clock_hertz = b->meter ? b->hertz / (double)repeats : (double)NAN;
 }
 
-/* A benchmark without a meter has no energy to tell; that is no failure. */
+/* Without a meter the energy is unknown, which is not a failure. */
 static void open_meter(struct bench *b)
 {
     char address[DEVICE_ADDRESS_MAX];
@@ -302,7 +302,7 @@ alibi_status alibi_bench_train(alibi_device *device, const struct alibi_config *
     TRY(NEW_ARRAY(&b.product_seconds, repeats, "product times"));
     for (int i = 0; i < b.device->ops->traits.warm_up_steps; i++)
         TRY(take_step(&b));
-    r.peak_bytes = device_peak(b.device); /* before the operands of the bare products come on top */
+    r.peak_bytes = device_peak(b.device); /* before the operands of the bare products are added */
     TRY(products_init(&b.products, b.model, batch * length));
     TRY(products_run(&b.products));
     open_meter(&b);
@@ -362,7 +362,7 @@ static alibi_status check_turns(const struct bench_turns *t, alibi_device *devic
     return ALIBI_OK;
 }
 
-/* Rounds forth and back, so that no entry always follows the same one. */
+/* Rounds run forward and backward in turn, so that no entry always follows the same one. */
 alibi_status bench_turns(alibi_device *device, const struct bench_turns *t,
                          const struct alibi_call *call)
 {
@@ -469,7 +469,7 @@ alibi_status bench_eval(alibi_device *device, const struct alibi_config *config,
     TRY(workspace_new(&w, m, &(struct pass_settings){ .skip = training.skip }));
     TRY(bench_tokens(&tokens, m, windows * length + 1));
     TRY(NEW_ARRAY(&nll, windows * length, "losses"));
-    TRY(dev->ops->finish(dev)); /* what made the weights */
+    TRY(dev->ops->finish(dev)); /* the initialisation of the weights */
     begin = clock_seconds();
     TRY(model_loss(w, tokens, tokens + 1, windows, length, nll));
     *seconds = clock_seconds() - begin;

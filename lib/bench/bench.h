@@ -25,8 +25,8 @@ struct products {
 alibi_status products_init(struct products *p, struct model *m, int64_t rows);
 void products_fini(struct products *p);
 
-/* Runs them all: forward in order, then both products of the backward pass in reverse. Gradients of
- * the weights change. */
+/* Runs all products: forward in order, then both products of the backward pass in reverse order.
+ * Changes the gradients of the weights. */
 alibi_status products_run(struct products *p);
 
 /* 2 rows in out, three times per layer: forward, gradient of the input, gradient of the weight. */
@@ -75,7 +75,7 @@ int64_t bench_eval_batch(const alibi_device *device, int64_t length);
 struct bench_stream {
     double read_seconds, read_error;     /* of tokens that are read in chunks; 0: not measured */
     double decode_seconds, decode_error; /* one by one */
-    double cache_bytes;                  /* the KV cache, as large as it was made */
+    double cache_bytes;                  /* allocated for the KV cache */
 };
 
 /* Reads `context` tokens of a text, from its start and again if it is shorter, with one KV cache.

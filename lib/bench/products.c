@@ -2,9 +2,9 @@
  *
  * Same shapes, same weights, same order and number as in the step, through the same linear
  * operations without biases; so the ratio of the two times shows the cost of everything else. All
- * products share their activation buffers, which favours the caches: the yardstick errs on the
- * strict side. Operands are random numbers: with equal ones fewer transistors of a GPU switch, its
- * clock rises, and no step can reach the measured rate. */
+ * products share their activation buffers, which favours the caches, so the measured rate is rather
+ * too high than too low. Operands are random numbers: with equal ones fewer transistors of a GPU
+ * switch, its clock rises, and no step can reach the measured rate. */
 #include <math.h>
 
 #include "bench/bench.h"

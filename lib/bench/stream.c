@@ -23,7 +23,7 @@ struct stream {
     double started, reported;
 };
 
-/* Tokens from place `from` of the text without end. */
+/* Reads tokens from `from` on, in a text that repeats without end. */
 static void read_text(struct stream *s, int64_t from, int64_t count)
 {
     for (int64_t done = 0, part; done < count; done += part) {
@@ -66,7 +66,7 @@ static alibi_status measure(struct stream *s, struct bench_stream *out)
     int64_t timed = chunks < CHUNKS ? chunks : CHUNKS;
     double ignored;
 
-    if (read % chunk > 0) /* the first one is short, so that all that count are alike */
+    if (read % chunk > 0) /* the first chunk is short, so that all timed ones have the same size */
         TRY_RETURN(append(s, read % chunk, &ignored));
     for (int64_t i = 0; i < chunks; i++)
         TRY_RETURN(append(s, chunk, &seconds[i % timed]));

@@ -23,14 +23,14 @@
 /* The remaining work: the models without a result. */
 struct work {
     struct forecast forecast;
-    int64_t checkpoints;                            /* that will be added for them, and stay */
+    int64_t checkpoints;                            /* that they will add to the disk */
     double train_tokens, valid_tokens, test_tokens; /* of each */
-    int64_t own;                                    /* those of this rank */
+    int64_t own;                                    /* models of this rank */
     uint32_t seen;                                  /* checksum of what is missing */
     bool mine[ALIBI_LIST_MAX * ALIBI_LIST_MAX];     /* by number: methods within seeds */
 };
 
-/* `models` models are left to train. */
+/* Sets the forecast for `models` models that remain to be trained. */
 static void count_models(struct work *w, int64_t models)
 {
     double later = models > 1 ? (double)models - 1 : 0;
@@ -72,9 +72,9 @@ static alibi_status save(const struct trial *t)
     return result_write(t->cost, j->method, j->path);
 }
 
-/* The tests that are not done. The sliding window advances by half its length: from the second
- * window on, every scored token has at least that much context. It never scores more tokens than
- * the other protocol, and the same ones if sliding_tokens allows for as many. */
+/* Lists the missing tests. The sliding window advances by half its length: from the second window
+ * on, every scored token has at least that much context. It never scores more tokens than the other
+ * protocol, and scores the same tokens if sliding_tokens allows as many. */
 enum { TESTS_MAX = 2 * ALIBI_LIST_MAX + 2 };
 
 static int list_tests(struct trial_test tests[TESTS_MAX], const struct request *r,
@@ -115,7 +115,7 @@ static int list_tests(struct trial_test tests[TESTS_MAX], const struct request *
                                  .name = " stream",
                                  .result = &s->stream,
                                  .done = &once[0] };
-    /* The tokens of the stream in windows of the training length: what it is compared with. */
+    /* The tokens of the stream in windows of the training length, for comparison. */
     if (c->stream_tokens > 0 && s->passage.length == 0)
         tests[count++] = (struct trial_test){
             .eval = { .length = r->training.train_length, .tokens = passage, .contiguous = true },
@@ -172,8 +172,8 @@ out:
     return status;
 }
 
-/* Says what will be done, and fails if the disk has no room for the checkpoints: those that stay,
- * and one more while it is written. */
+/* Notes the remaining work, and fails if the disk has no room for its checkpoints and for one more
+ * while it is written. */
 static alibi_status announce(alibi_device *device, const struct request *r, const char *dir,
                              const struct work *w, const struct alibi_call *call)
 {
@@ -207,8 +207,8 @@ static alibi_status announce(alibi_device *device, const struct request *r, cons
     return ALIBI_OK;
 }
 
-/* Counts a model if it has no result yet, and the checkpoints that it will add: the newest two stay
- * of every model. */
+/* Counts a model if it has no result yet, and the checkpoints that it will add: of every model the
+ * newest two stay. */
 static alibi_status count_model(struct work *w, const struct request *r, int i, int k,
                                 const char *dir)
 {
@@ -235,8 +235,9 @@ out:
     return status;
 }
 
-/* The models that have no result yet, which rank does each, and what it will cost to train and to
- * test. One with a result, in which tests may be missing, is of the rank of the next without. */
+/* Counts the models without a result, the cost of training and testing them, and assigns each to a
+ * rank. A model with a result, in which tests may be missing, goes to the rank of the next model
+ * without one. */
 static alibi_status count_work(struct work *w, const struct request *r, const alibi_corpus *corpus,
                                const char *dir, const alibi_comm *comm)
 {
@@ -346,14 +347,14 @@ static alibi_status run_models(alibi_device *device, const struct request *r,
 
 /* ---- results */
 
-/* Every model is done; reads the results from the disk. */
+/* Reads the results of all models from the disk. */
 static alibi_status collect(struct alibi_compare_result **out, alibi_device *device,
                             const struct request *r, const alibi_corpus *corpus, const char *dir,
                             const struct alibi_call *call)
 {
     alibi_status status;
     struct alibi_compare_result *result = NULL;
-    struct work work = { .forecast.said = true }; /* there is none left */
+    struct work work = { .forecast.said = true }; /* no work remains */
     const struct alibi_int_list *lengths = &r->compare.lengths;
     const struct alibi_eval eval = { .length = lengths->at[0],
                                      .tokens = r->compare.eval_tokens,
@@ -405,7 +406,7 @@ static alibi_status take_folder(const struct request *r, const char *dir, struct
     return request_enter(r, dir);
 }
 
-/* Makes `dir` the folder of the request. The other ranks find it made, and are compared with it. */
+/* Rank 0 makes `dir` the folder of the request; the other ranks compare their requests with it. */
 static alibi_status enter(const struct request *r, const char *dir, struct lock **lock,
                           alibi_comm *comm)
 {

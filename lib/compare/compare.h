@@ -65,7 +65,7 @@ alibi_status result_write(const struct alibi_compare_seed *s, const char *method
 alibi_status result_read(struct alibi_compare_seed *s, const char *method,
                          const struct alibi_int_list *lengths, const char *path);
 
-/* Whether nothing that was asked for is missing (compare.c). */
+/* Whether all requested evaluations are done (compare.c). */
 bool result_is_complete(const struct alibi_compare_seed *m, const struct alibi_compare *c);
 
 /* ---- the page (page.c) */

@@ -102,8 +102,8 @@ out:
     return status;
 }
 
-/* Once it was finished, results.json has the options that do not shape the result, and the loss of
- * token frequencies. */
+/* A finished comparison has a results.json, with the options that do not shape the result and the
+ * loss of token frequencies. */
 static alibi_status read_settings(struct alibi_compare_result *result, const char *dir)
 {
     alibi_status status;
@@ -162,8 +162,8 @@ out:
     return status;
 }
 
-/* Models of a finished comparison that have no evaluations are those of a version whose result.json
- * cannot be read any more: its page must not be replaced by an empty one. */
+/* A finished comparison whose models have no evaluations is from a version whose result.json can no
+ * longer be read. Its page must not be replaced by an empty one. */
 static alibi_status check_readable(const struct alibi_compare_result *result, const char *dir)
 {
     bool has;
@@ -320,8 +320,8 @@ static void last_folder(char name[ALIBI_NAME_MAX], const char *path)
     snprintf(name, ALIBI_NAME_MAX, "%.*s", (int)(end - start), start);
 }
 
-/* If several have the same last folder, each is called by its whole path, of which the end counts
- * if it is long. */
+/* Runs are named by their last folder. If several have the same one, they are named by their paths,
+ * or by the ends of long paths. */
 static void name_runs(struct alibi_compare_result *result, const char *const *dirs)
 {
     for (int i = 0; i < result->methods; i++) {
@@ -341,7 +341,8 @@ static void name_runs(struct alibi_compare_result *result, const char *const *di
     }
 }
 
-/* The page of several runs is written where the user says: a file of his must not be lost. */
+/* The user chooses where the page of several runs is written, so no other file may be overwritten.
+ */
 static alibi_status refuse_foreign(const char *path)
 {
     alibi_status status;
@@ -414,7 +415,7 @@ out:
 /* ---- both */
 
 /* A folder without a recipe may be a part of a run or an experiment: a checkpoint, "models",
- * "texts", or a model that was not trained. Then the run is one or two levels up. */
+ * "texts", or a model that is only tested. Then the run is one or two levels up. */
 static alibi_status refuse_folder(const char *dir)
 {
     static const char *const signs[] = { NAME_EXPERIMENT, NAME_RECIPE };

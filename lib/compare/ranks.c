@@ -1,8 +1,8 @@
 /* ranks.c - work that each rank does alone: whole models of a comparison or an experiment
  *
- * Ranks meet before it and after it. A rank that fails or is stopped tells the others, which ask
- * with every report of progress, and stop as if they had been asked to. Rank 0 speaks for all while
- * it works; what the others warned of follows at the end. */
+ * Ranks synchronise before and after it. A rank that fails or is stopped tells the others, which
+ * ask with every report of progress and then stop as if requested. Only rank 0 logs while it works;
+ * the warnings of the others follow at the end. */
 #include <string.h>
 
 #include "compare/trial.h"
@@ -14,7 +14,7 @@ static void watch_progress(void *user, const struct alibi_progress *p)
     struct alone *a = user;
 
     if (comm_ask(a->comm, &a->told) != ALIBI_OK)
-        a->told = true; /* the connection is lost, as the end of the work will say */
+        a->told = true; /* the connection is lost: alone_end() reports it */
     if (a->told || call_stopped(a->outer))
         alibi_stop_request(&a->stop);
     call_progress(a->outer, p);
@@ -43,7 +43,7 @@ void alone_begin(struct alone *a, const struct alibi_call *call)
     a->call.stop = &a->stop;
 }
 
-/* Rank 0 says what the others have warned of. */
+/* Rank 0 logs the warnings of the others. */
 static alibi_status say_warnings(const struct alone *a)
 {
     alibi_status status;
@@ -103,9 +103,7 @@ alibi_status ranks_find(alibi_comm *comm, const char *dir, const char *name)
     status = path_join(&path, dir, name);
     if (status == ALIBI_OK && !file_exists(path))
         status = fail(ALIBI_IO,
-                      "'%s' does not exist here: every rank must see the folder of rank "
-                      "0",
-                      path);
+                      "'%s' does not exist here: every rank must see the folder of rank 0", path);
     mem_free(path);
     return comm_agree(comm, status);
 }

@@ -114,7 +114,7 @@ static void settle_seeds(struct alibi_compare *compare, struct alibi_training *t
     training->seed = compare->seeds.at[0];
 }
 
-/* All that can be checked without the text. */
+/* Everything that can be checked without the text. */
 static alibi_status request_begin(struct request *r, const struct alibi_compare *compare,
                                   const struct alibi_config *config,
                                   const struct alibi_training *training)
@@ -305,7 +305,7 @@ out:
     return status;
 }
 
-/* Whether the seeds asked for are those held and others after them. */
+/* Whether the requested seeds begin with those of the folder and have more. */
 static bool adds_seeds(const struct alibi_int_list *held, const struct alibi_int_list *asked)
 {
     return held->count < asked->count &&
@@ -339,7 +339,7 @@ out:
     return status;
 }
 
-/* One seed is that of training, so that --seed beside the recipe has an effect. */
+/* A single seed is written as that of training, so that --seed overrides it in the recipe. */
 static alibi_status write_recipe(const struct request *r, const char *path)
 {
     struct request asked = *r;

@@ -66,7 +66,7 @@ out:
     return status;
 }
 
-/* A temperature, on text that the tests do not have. */
+/* Fits a temperature, on text that the tests do not score. */
 static alibi_status fit(const struct trial *t, alibi_model *model)
 {
     struct alibi_call call = *t->call;
@@ -83,8 +83,8 @@ static alibi_status fit(const struct trial *t, alibi_model *model)
     return t->save(t);
 }
 
-/* Whether the model has a value there; a note says why not, unless it said so before: for the same
- * length without a sliding window, or for the whole text. */
+/* Whether the model has a value there. If not, a note says why, unless an earlier test has already
+ * said so: for the same length without a sliding window, or for the whole text. */
 static bool has_value(const struct trial *t, const struct model *m, const struct alibi_eval *eval,
                       int64_t targets)
 {

@@ -36,7 +36,7 @@ struct trial {
     struct alibi_config config;
     struct alibi_training training;
     bool measured;        /* an earlier call has trained it: `cost` is known */
-    const char *position; /* with which it is tested; NULL: that of its training */
+    const char *position; /* position of the tests; NULL: that of its training */
     struct alibi_fit fit; /* of a temperature before the tests; length 0: none */
     const alibi_corpus
         *fit_corpus; /* on its test split, or if that is too short its training split */
@@ -53,7 +53,8 @@ alibi_status trial_run(const struct trial *trial, const struct trial_test *tests
 
 /* ---- models divided among ranks (ranks.c) */
 
-/* The work of one rank between two meetings of all. With one rank `call` is that of the caller. */
+/* The work of one rank between two points at which all synchronise. With one rank, `call` is that
+ * of the caller. */
 struct alone {
     struct alibi_call call; /* for the work: without ranks */
     const struct alibi_call *outer;
