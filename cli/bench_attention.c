@@ -106,10 +106,10 @@ alibi_status cli_bench_attention(alibi_device *used, const struct alibi_bench_at
 /* All layers at one length, and the same with skip 0, each [layers + 1]; the last is the sum. */
 struct layers_row {
     int64_t length;
-    struct alibi_bench_attention_result *layers, *every_pair; /* every_pair NULL: layers are */
+    struct alibi_bench_attention_result *layers, *every_pair; /* NULL: the budget is 0 anyway */
 };
 
-/* As if every pair that the mask leaves had been computed, so that rates compare like times. */
+/* Counts every pair of the mask as computed, so that rates compare as times do. */
 static double dense_gflops(const struct alibi_bench_attention_result *r, bool with_backward)
 {
     double done = r->forward_gflops * r->forward_seconds, seconds = r->forward_seconds;

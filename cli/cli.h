@@ -71,14 +71,14 @@ extern const char cli_about_text[];             /* what the program does */
 /* Connects this process with the others of its launcher; without one it does nothing. From now on
  * rank 0 alone prints: results, notes, and the failures that all agree on. */
 alibi_status cli_ranks_join(void);
-void cli_ranks_leave(alibi_status status); /* which the command ended with */
-int cli_ranks(void);                       /* how many there are */
+void cli_ranks_leave(alibi_status status); /* status: how the command ended */
+int cli_ranks(void);                       /* the number of ranks */
 bool cli_is_first_rank(void);
 
 /* All ranks call it at the same point, before work that they divide: if one has failed, all get its
- * failure. Divided work of the library agrees itself. */
+ * failure. Functions of the library that divide work do this themselves. */
 alibi_status cli_agree(alibi_status status);
-bool cli_others_know(void); /* that this rank failed: rank 0 says it */
+bool cli_others_know(void); /* the others know that this rank failed, and rank 0 reports it */
 
 /* ---- a command line (options.c, help.c) */
 
@@ -150,22 +150,24 @@ extern const char cli_numbers_text[];
 /* Wraps text at the terminal's width. The first line starts at `column`, the others at `indent`. */
 void cli_print_wrapped(FILE *out, const char *text, int column, int indent);
 
-/* Installed files of a kind, "recipes" or "experiments". Folder number i with them: that of an
- * installation around the program, then that of the source tree that it was built in; false past
- * the last. And the file that a name means: the path as given, else an installed one of that name;
- * `what` is for the message: "recipe". */
-enum { CLI_PATH_BYTES = 4096, CLI_FILES_MAX = 256 };
+/* ---- installed files of a kind, "recipes" or "experiments" (options.c) */
+
+enum { CLI_PATH_BYTES = 4096, CLI_FILES_MAX = 256, CLI_NAMES_BYTES = 1024 };
+
+/* Folder number i of such files: first that of the installation, then that of the source tree that
+ * the program was built in; false past the last. */
 bool cli_installed_folder(const char *kind, int i, char folder[CLI_PATH_BYTES]);
-/* Their names, with a comma and a blank between two; "" if there are none. */
-enum { CLI_NAMES_BYTES = 1024 };
+/* The names of the files, separated by ", "; "" if there are none. */
 void cli_installed_names(const char *kind, char names[CLI_NAMES_BYTES]);
+/* The file that a name means: the path as given, else the installed file of that name. `what` is
+ * for the message: "recipe". */
 alibi_status cli_find_installed(const char *kind, const char *what, const char *name,
                                 char found[CLI_PATH_BYTES]);
 
 /* ---- other forms of help (manual.c, completion.c) */
 
-/* `alibi help --as NAME` writes it to stdout. A command that is asked for `--help=NAME` shows its
- * tables in that form. */
+/* `alibi help --as NAME` writes it to stdout. With `--help=NAME` a command shows its tables in that
+ * form. */
 struct cli_form {
     const char *name;
     bool whole; /* one file for all commands, otherwise one for each and one of them all */
@@ -211,7 +213,8 @@ struct alibi_option_group cli_no_tokenizer_group(struct cli_text *values);
 alibi_status cli_refuse_tokenizer(const struct cli_text *values);
 struct alibi_option_group cli_reading_group(struct alibi_reading *values);
 struct alibi_option_group cli_builtin_group(struct alibi_builtin *values);
-/* A recipe of an older run may name a smaller text than there is; a user who types one is told. */
+/* ALIBI_USAGE if the command line requests a smaller built-in text than there is. The recipe of an
+ * older run may. */
 alibi_status cli_check_builtin(const struct cli_line *line);
 /* Without files the built-in text is read: a note for users who did not ask for it. */
 void cli_note_builtin(const struct cli_line *line, int builtin_group);
@@ -227,7 +230,8 @@ struct cli_subject {
     char *data;     /* options: --data, --split, --as-position */
     int split;      /* 0: see cli_subject_split(); else enum alibi_split + 1 */
     char *position; /* NULL: the model's own */
-    bool any_text;  /* without files the built-in text will do, whatever the model knows */
+    bool
+        any_text; /* without files, use the built-in text even if the model was not trained on it */
     struct cli_text text;
     struct alibi_compute compute;
 
@@ -258,8 +262,8 @@ const char *cli_subject_split_name(const struct cli_subject *s);
 /* The members that name model, device, text and split. */
 void cli_json_subject(const struct cli_subject *s);
 
-/* All of a file, or of standard input if it is "-", as it is; `what` is for messages: "the prompt".
- * free(*out). */
+/* Reads a whole file, or standard input if it is "-", unchanged. `what` is for messages: "the
+ * prompt". free(*out). */
 enum { CLI_TEXT_MAX = 1 << 24 };
 alibi_status cli_read_text(char **out, size_t *bytes, const char *path, const char *what);
 
@@ -271,7 +275,7 @@ alibi_status cli_check_new_file(const char *path, const char *example);
 /* Progress and notes of the library go to stderr from now on; quiet: warnings only. */
 void cli_terminal_start(bool quiet);
 
-/* One of several processes that do the same: neither progress nor notes. */
+/* Mutes a process other than rank 0, which prints neither progress nor notes. */
 void cli_terminal_mute(bool mute);
 
 /* Prints a note or a warning like one of the library. */
@@ -292,8 +296,8 @@ const struct alibi_call *cli_call(void);
 void cli_set_skip(double skip);
 void cli_set_comm(alibi_comm *comm);
 
-/* SIGINT and SIGTERM ask the library to save and stop. Another one, a second or more later, ends
- * the program at once, as if it were not caught. */
+/* From now on SIGINT and SIGTERM ask the library to save and stop. A second signal, at least a
+ * second later, ends the program at once, as if it were not caught. */
 void cli_catch_signals(void);
 
 int cli_columns(void); /* of stdout, 80 if unknown */
@@ -319,7 +323,7 @@ void cli_json_int(const char *key, int64_t value);
 void cli_json_real(const char *key, double value);
 void cli_json_flag(const char *key, bool value);
 void cli_json_text(const char *key, const char *value);
-/* Where and when a result was made: version, date, device, machine, gpu, precision. */
+/* The origin of a result: version, date, device, machine, gpu, precision. */
 void cli_json_device(const struct alibi_device_info *device);
 void cli_json_quote(const char *value); /* a string alone */
 /* An object as in a recipe; the group has neither texts nor lists. */
@@ -365,8 +369,8 @@ void cli_name_recipe(const char *recipe, char *name, size_t size);
 
 alibi_status cli_bench_attention(alibi_device *device, const struct alibi_bench_attention *how,
                                  const struct alibi_int_list *lengths, bool json);
-/* With --model: what its layers get. No lengths: the training length and four times that. Those
- * that are done are printed if a later one fails. */
+/* With --model: on the operands of its layers. No lengths: the training length and four times that.
+ * If a later length fails, the finished ones are printed. */
 alibi_status cli_bench_model_attention(const struct cli_subject *subject,
                                        const struct alibi_bench_attention *how,
                                        const struct alibi_int_list *lengths, bool json);

@@ -26,9 +26,9 @@ struct job {
     alibi_device *device;       /* the subject's */
 };
 
-/* The training group has no title: a recipe may have its options, and of these only the batch, the
- * length and what is computed again matter here. The last one is also a group of its own, found
- * first, so that help shows it. */
+/* The training group has no title and is not shown in help. It accepts the options of a recipe, of
+ * which only the batch, the length and --recompute matter here. --recompute is also in a group of
+ * its own, which is found first and shown. */
 enum {
     BENCH_GROUP,
     STEP_GROUP,
@@ -178,8 +178,8 @@ static int longest_first(const void *left, const void *right)
     return (a->seconds < b->seconds) - (a->seconds > b->seconds);
 }
 
-/* The share of a part in all parts: they were timed in a separate step, which took slightly longer
- * than one without clocks. */
+/* The share of a part in the sum of all parts. They were timed in a separate step, which took
+ * slightly longer than a step without clocks. */
 static double share_of_part(const struct alibi_bench_step *step, int i)
 {
     double all = 0;
@@ -207,7 +207,7 @@ static void print_meter(const struct alibi_bench_step *step)
         printf("    %-32s %9.0f MHz\n", "mean clock", step->clock_hertz / 1e6);
 }
 
-/* The head comes with the first row: a bench that fails at once prints nothing. */
+/* The head is printed with the first row, so that a benchmark that fails at once prints nothing. */
 static void print_train_row(const struct train_row *row, const struct alibi_device_info *device,
                             bool first)
 {

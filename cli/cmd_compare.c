@@ -30,14 +30,14 @@ static const char *const training_defaults[][2] = {
 
 enum { COMPARISON, RESULTS, TEXT, READING, BUILTIN, MODEL, TRAINING, POSITION, DEVICE, GROUPS };
 
-/* Everything that is wrong whatever the text, before it is read. */
+/* Checks everything that does not depend on the text, before it is read. */
 static alibi_status check(const struct job *job, const struct cli_line *line)
 {
     if (line->given[POSITION])
         return cli_fail(
             ALIBI_USAGE,
             "option '--position' does not apply to a comparison; give --methods, one model each");
-    if (!cli_is_first_rank()) /* the first one looks whether the folder is in use */
+    if (!cli_is_first_rank()) /* rank 0 checks whether the folder is in use */
         return ALIBI_OK;
     return alibi_compare_check(&job->compare, &job->model, &job->training, job->out);
 }
@@ -63,7 +63,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     else if (result) /* only rank 0 has one */
         TRY(alibi_compare_text(&report, result, cli_columns(), cli_colour()));
     cli_print_report(report, job->json ? NULL : job->out);
-    if (result && !job->json) /* perplexity by length does not say it */
+    if (result && !job->json) /* perplexity by length does not show it */
         printf("far text: alibi probe targets %s/METHOD%s says whether a model uses it\n", job->out,
                line->operand_count > 0 ? " TEXT --split valid" : "");
 out:

@@ -109,7 +109,7 @@ static struct alibi_eval one_length(const struct job *job, int64_t length, int64
     return eval;
 }
 
-/* Everything that is wrong whatever the text, before it is read. */
+/* Checks everything that does not depend on the text, before it is read. */
 static alibi_status check_request(const struct job *job, const alibi_model *model,
                                   struct alibi_int_list *lengths)
 {
@@ -141,7 +141,7 @@ static alibi_status check_request(const struct job *job, const alibi_model *mode
 
 /* ---- the output */
 
-/* several: lengths, which have a column for the change. */
+/* several: there are several lengths, and a column for the change between them. */
 static void print_head(const struct alibi_eval_result *r, const struct job *job, bool several)
 {
     const struct cli_subject *s = &job->subject;
@@ -223,7 +223,7 @@ static void print_positions(const struct alibi_eval_result *r)
     putchar('\n');
 }
 
-/* `first` is the result of the first length: the change to it is surer than either. */
+/* `first` is the result of the first length; the change against it is more precise than either. */
 static void print_result_json(const struct alibi_eval_result *r,
                               const struct alibi_eval_result *first, bool verify)
 {
@@ -297,7 +297,7 @@ static void print_results_json(const struct cli_subject *s, const struct alibi_e
     cli_json_close('}');
 }
 
-/* ---- how long it will take: said once, after some work on the first length */
+/* ---- the remaining time: noted once, after some work on the first length */
 
 struct forecast {
     const struct alibi_int_list *lengths;
@@ -307,7 +307,7 @@ struct forecast {
     bool said;
 };
 
-/* keys: whether attention reads all of a window, which it does not if it may skip some. */
+/* keys: attention reads all keys of a window, and skips none. */
 static double cost(const struct forecast *f, int64_t length, bool keys)
 {
     double read = f->stride ? (double)length / (double)f->stride : 1;

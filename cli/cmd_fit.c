@@ -86,8 +86,9 @@ static void print_table(const struct job *job, const struct alibi_fit_result *r)
         printf("no temperature helps: nothing is stored in '%s'\n", job->subject.path);
 }
 
-/* The new model is written with or without a temperature, so that the next command finds it. One
- * that was fitted to MODEL before is taken away; but not because another position needs none. */
+/* With --out the model is written even without a temperature, so that the next command finds it.
+ * Otherwise an earlier temperature of MODEL is removed if none helps now; but if another position
+ * was fitted, that says nothing about MODEL's own. */
 static alibi_status store(const struct job *job, const struct alibi_fit_result *r)
 {
     if (r->at_edge)

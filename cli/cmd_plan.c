@@ -41,7 +41,7 @@ enum { LEVELS = ALIBI_RECOMPUTE_BLOCK + 1 };
 
 static const double GIB = 1 << 30;
 
-/* The plans take the options as asked: derived values are derived again for each length that is
+/* The plans take the options as requested: derived values are derived again for each length that is
  * tried. */
 static alibi_status make_plans(struct job *job, struct alibi_plan plans[LEVELS])
 {
@@ -236,8 +236,9 @@ static void print_cluster(const struct job *job, size_t weight_bytes,
 }
 
 /* Nothing is trained here, so a step that the GPUs cannot divide is planned as the nearest one that
- * they can: of as many windows, if they divide these, in passes of at most as many windows; else of
- * more passes. A pass is assumed to take time in proportion to its windows. */
+ * they can: with the same number of windows, in passes of at most the same batch, if that is
+ * possible; otherwise with more passes. The time of a pass is assumed to be proportional to its
+ * windows. */
 static void divide_passes(struct job *job)
 {
     struct alibi_training *t = &job->training;

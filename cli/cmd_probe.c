@@ -120,8 +120,8 @@ static void print_rules(void)
     }
 }
 
-/* By the rule of comparisons: a loss at L that is less than 5% below that of the text's token
- * frequencies. Not knowing is no reason to fail. */
+/* As in comparisons: the loss at L is at least 5% below that of the text's token frequencies. If
+ * that is not known, the model counts as having learned. */
 static bool has_learned(const struct job *job, const struct alibi_targets_result *r)
 {
     const struct alibi_eval eval = { .length = r->request.length };
@@ -592,8 +592,8 @@ static const struct probe {
     [TASKS] = { "tasks", TASKS_GROUP, probe_tasks },
 };
 
-/* All have --length, which is the first of the targets, and --lengths, the first of attention, is
- * for tasks too. */
+/* --length, the first option of the targets, is for all probes, and --lengths, the first option of
+ * attention, is for tasks too. */
 static alibi_status refuse_unused(const struct cli_line *line, int which)
 {
     for (int other = 0; other < PROBES; other++) {
@@ -608,7 +608,7 @@ static alibi_status refuse_unused(const struct cli_line *line, int which)
     return ALIBI_OK;
 }
 
-/* Everything that is wrong whatever the text, before it is read. */
+/* Checks everything that does not depend on the text, before it is read. */
 static alibi_status prepare(struct job *job, const struct cli_line *line, int which)
 {
     TRY_RETURN(refuse_unused(line, which));
@@ -634,7 +634,7 @@ static alibi_status run(const struct cli_line *line, void *user)
         return cli_agree(cli_fail(ALIBI_USAGE,
                                   "no probe '%s'; there are 'targets', 'attention' and 'tasks'",
                                   line->operands[0]));
-    job->subject.any_text = which == TASKS; /* it is only what things are hidden in */
+    job->subject.any_text = which == TASKS; /* any text can be the haystack */
     cli_set_skip(job->skip);
     TRY(cli_agree(prepare(job, line, which)));
     TRY(probes[which].run(job));

@@ -54,7 +54,7 @@ static alibi_status run(const struct cli_line *line, void *user)
         if (!alibi_stop_requested(stop))
             TRY_RETURN(write_page(line, job, job->every, &finished));
     }
-    /* The page that stays must not load itself for ever. */
+    /* The final page must not reload itself for ever. */
     return finished ? ALIBI_OK : write_page(line, job, 0, &finished);
 }
 

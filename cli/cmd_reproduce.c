@@ -174,7 +174,7 @@ static void print_plan_json(const struct alibi_experiment_plan *plan,
     cli_json_close('}');
 }
 
-/* Whatever was printed: a model that does not fit is the same failure for people and programs. */
+/* The failure is the same after a table and after JSON. */
 static alibi_status check_fits(const struct alibi_experiment_plan *plan)
 {
     char memory[CLI_SHORT];
@@ -276,8 +276,8 @@ static alibi_status choose_tier(const struct job *job, const char *path, const c
     return ALIBI_OK;
 }
 
-/* "name=PATH" and "name.valid=PATH" are of the text of that name; other operands are files of the
- * only text. */
+/* "name=PATH" and "name.valid=PATH" set the text of that name; other operands are files of the only
+ * text. */
 static alibi_status set_texts(alibi_experiment *e, const struct cli_line *line, const char *valid)
 {
     const char *files[CLI_FILES_MAX];
@@ -310,7 +310,7 @@ static alibi_status set_texts(alibi_experiment *e, const struct cli_line *line, 
     return count > 0 || valid ? alibi_experiment_set_text(e, NULL, files, count, valid) : ALIBI_OK;
 }
 
-/* A part of the plan, or a note before the work. */
+/* Describes the experiment, as the head of the plan or as a note before the work. */
 static void announce(const alibi_experiment *e, const struct cli_line *line, bool plan)
 {
     struct alibi_experiment_info info;

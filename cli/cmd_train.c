@@ -118,8 +118,8 @@ static bool run_has(const struct job *job, const char *name)
            access(path, F_OK) == 0;
 }
 
-/* A run that is resumed has its own options. With --init the options of the model are those of
- * MODEL. Either way, options that are given override them. */
+/* A resumed run starts from its own options, and with --init the options of the model are those of
+ * MODEL. Given options override both. */
 static alibi_status take_options(void *user)
 {
     struct job *job = user;
@@ -138,7 +138,7 @@ static alibi_status take_options(void *user)
     return status;
 }
 
-/* A share, as numbers of options are read: whatever the locale, and 2^-1 too. */
+/* Reads a share as a number of an option: in any locale, and also as 2^-1. */
 static bool read_share(const char *text, double *share)
 {
     static const struct alibi_option option = {
@@ -149,7 +149,7 @@ static bool read_share(const char *text, double *share)
     return alibi_options_set(&group, 1, "mix", text) == ALIBI_OK && *share > 0;
 }
 
-/* The name of the task, or NULL: it is a path. */
+/* The name of the task in a part of --mix; NULL: the part is a path. */
 static const char *task_of(const char *part)
 {
     static const char prefix[] = "task:";
@@ -194,8 +194,8 @@ static alibi_status read_mixture(const char *mix, struct mixture *m)
     return ALIBI_OK;
 }
 
-/* Texts before tasks, which take the tokenizer of the first text; without any, that of the
- * options. */
+/* Opens texts before tasks, because tasks use the tokenizer of the first text. Without a text they
+ * use that of the options. */
 static alibi_status open_parts(const struct job *job, alibi_corpus **parts)
 {
     const struct mixture *m = &job->mixture;
@@ -224,13 +224,13 @@ out:
     return status;
 }
 
-/* All are there before the first is read, which may take minutes. */
+/* Checks that all parts exist before the first is read, which may take minutes. */
 static alibi_status check_parts(const struct mixture *m)
 {
     for (int i = 0; i < m->count; i++) {
         alibi_corpus *task = NULL;
 
-        if (task_of(m->path[i])) { /* of bytes, whatever the tokenizer: this is about its name */
+        if (task_of(m->path[i])) { /* this checks only its name, so bytes will do as tokenizer */
             TRY_RETURN(alibi_corpus_task(&task, task_of(m->path[i]), NULL));
             alibi_corpus_free(task);
         } else if (strcmp(m->path[i], "-") != 0 && access(m->path[i], R_OK) != 0) {
@@ -259,7 +259,7 @@ out:
     return status;
 }
 
-/* A run that is resumed knows its text. */
+/* A resumed run knows its text. */
 static alibi_status open_text(const struct job *job, const struct cli_line *line,
                               alibi_corpus **corpus)
 {
@@ -270,8 +270,8 @@ static alibi_status open_text(const struct job *job, const struct cli_line *line
         return open_mixture(job, corpus);
     if (job->resume && !given && run_has(job, "source.json"))
         return alibi_corpus_of_run(corpus, job->out, cli_call());
-    /* Nothing says what to train (options of training, such as --steps, are for resuming too): the
-     * folder is mistyped or forgotten. */
+    /* Nothing says what to train (options of training, such as --steps, are for resuming too), so
+     * the folder is probably mistyped or forgotten. */
     if (job->resume && !given && !line->given[MODEL] && !line->recipe &&
         !run_has(job, "recipe.json"))
         return cli_fail(ALIBI_BAD_INPUT,
@@ -285,7 +285,7 @@ static alibi_status open_text(const struct job *job, const struct cli_line *line
 
 /* ---- the run */
 
-/* Everything that is wrong whatever the text, before it is read. */
+/* Checks everything that does not depend on the text, before it is read. */
 static alibi_status check(struct job *job, const struct cli_line *line)
 {
     if (job->mix && (line->operand_count > 0 || job->text.valid))
@@ -293,7 +293,7 @@ static alibi_status check(struct job *job, const struct cli_line *line)
                         "--mix takes the place of FILE and --valid; give one or the other");
     if (job->mix)
         TRY_RETURN(read_mixture(job->mix, &job->mixture));
-    if (!cli_is_first_rank()) /* others need not see the folder */
+    if (!cli_is_first_rank()) /* the other ranks need not see the folder */
         return ALIBI_OK;
     return alibi_train_check(&job->model, &job->training, job->out, job->resume);
 }

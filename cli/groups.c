@@ -49,7 +49,7 @@ void cli_table_default(struct cli_table *t, const char *name, const char *text)
         option->initial = text;
 }
 
-/* ---- the library's */
+/* ---- groups of the library's options */
 
 struct alibi_option_group cli_model_group(struct alibi_config *values)
 {

@@ -67,8 +67,8 @@ static alibi_status read_id(struct input *in, int64_t vocab, int32_t *out)
 /* ---- decoding */
 
 /* Documents of any length are decoded in parts. The last id of a part is held back until it is
- * known whether the line ends there: then it may be the end id, which is not printed, except by a
- * tokenizer of words, where it ends the last line. The begin id is not printed either. */
+ * known whether the line ends there, because it may be the end id, which is not printed (except
+ * with a tokenizer of words, where it ends the last line). The begin id is not printed either. */
 struct decoder {
     const alibi_tokenizer *tokenizer;
     bool prints_end;

@@ -127,7 +127,7 @@ static alibi_status no_such_command(const char *name)
     return cli_fail(ALIBI_USAGE, "no command '%s'; 'alibi help' lists them", name);
 }
 
-/* Each command knows its tables, and shows them when it is asked for help in that form. */
+/* Each command knows its tables and shows them itself, as help in that form. */
 static alibi_status show_as(const struct cli_form *form, const struct cli_command *command)
 {
     char option[64];
@@ -210,7 +210,7 @@ static alibi_status run(const char *name, int argc, char **argv, const char **co
     TRY_RETURN(inject_fault());
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         command = find_command("help");
-    /* A single process needs no connection for what it does alone. */
+    /* A single process needs no connection for a command that does not divide its work. */
     if ((command && command->divides) || alibi_comm_launched() > 1)
         TRY_RETURN(cli_ranks_join());
     if (strcmp(name, "--version") == 0) {

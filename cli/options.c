@@ -168,7 +168,7 @@ alibi_status cli_find_installed(const char *kind, const char *what, const char *
 
     snprintf(found, CLI_PATH_BYTES, "%s", name);
     if (access(name, F_OK) == 0 || strchr(name, '/'))
-        return ALIBI_OK; /* reading it tells what is wrong, if anything */
+        return ALIBI_OK; /* if something is wrong with it, reading reports it */
     for (int i = 0; cli_installed_folder(kind, i, folder); i++)
         for (int suffix = 0; suffix < 2; suffix++)
             if (snprintf(found, CLI_PATH_BYTES, "%s/%s%s", folder, name, suffix ? ".json" : "") <
@@ -260,7 +260,7 @@ bool cli_is_given(const struct cli_line *line, int group, const char *name)
     return line->given[group] >> (alibi_options_find(g, 1, name, NULL) - g->options) & 1;
 }
 
-/* The argument that asks for help, which wins over everything else: --help, or --help=FORM. NULL:
+/* The argument that requests help, which overrides everything else: --help, or --help=FORM. NULL:
  * none. */
 static const char *asks_for_help(int argc, char **argv)
 {

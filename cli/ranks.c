@@ -1,7 +1,7 @@
 /* ranks.c - one process of several that mpirun or srun has started
  *
- * Rank 0 speaks for all of them. The others print nothing, unless one of them fails alone and the
- * others cannot know it. */
+ * Rank 0 prints for all of them. Another rank prints only if it fails alone and the others cannot
+ * know it. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -61,8 +61,8 @@ bool cli_others_know(void)
 
 void cli_ranks_leave(alibi_status status)
 {
-    /* Processes that could not be connected cannot wait for the line of the one that speaks, and a
-     * launcher ends all of them with the first that ends. */
+    /* Processes that are not connected cannot wait until rank 0 has printed its line, and a
+     * launcher ends all of them with the first one that ends. */
     if (status != ALIBI_OK && cli_others_know() && cli_ranks() == 1)
         sleep(1);
     alibi_comm_free(comm, status);

@@ -69,7 +69,7 @@ static alibi_status choose_builtin(struct cli_subject *s, const struct cli_line 
     return ALIBI_USAGE;
 }
 
-/* Not knowing is no reason to fail. */
+/* If it is not known, nothing is said. */
 static enum alibi_seen warn_if_seen(const struct cli_subject *s)
 {
     struct alibi_corpus_info text;
@@ -110,7 +110,7 @@ alibi_status cli_subject_open_text(struct cli_subject *s, const struct cli_line 
     if (s->file_count > 0)
         note_split(cli_subject_split(s));
     s->seen = warn_if_seen(s);
-    alibi_corpus_get_info(s->corpus, ALIBI_ALL, &s->info); /* its name; an index has the rest */
+    alibi_corpus_get_info(s->corpus, ALIBI_ALL, &s->info);
     return ALIBI_OK;
 }
 

@@ -15,7 +15,7 @@
 
 static const double REWRITE_SECONDS = 0.1; /* on a terminal */
 static const double LINE_SECONDS = 10;     /* elsewhere */
-static const double KEPT_SECONDS = 1;      /* a task that took as long leaves its last line */
+static const double KEPT_SECONDS = 1;      /* a task that took this long keeps its last line */
 
 static struct {
     bool quiet, mute;
