@@ -34,7 +34,7 @@ static bool differs(struct change c)
     return c.outcome >= CHANGE_IN_THESE_SEEDS && fabs(c.d) >= LEAST_EFFECT;
 }
 
-/* Seeds that do not agree have not changed, unless the perplexity of some is not finite. */
+/* If the seeds do not agree, nothing has changed, unless the perplexity of some is not finite. */
 static bool unchanged(struct change c)
 {
     return !differs(c) && !isinf(c.d);
@@ -253,7 +253,7 @@ static const char *space_after(const struct text *out, size_t before)
     return out->length > before ? " " : "";
 }
 
-/* A method that was not tested yet is not missed. */
+/* Names the methods without a value there, except those that were not tested yet. */
 static void append_missing(struct text *out, const struct view *v, int64_t home, int64_t far,
                            size_t before)
 {

@@ -64,7 +64,7 @@ static void mark_near(struct curves *c, int64_t near)
     snprintf(c->mark_label, sizeof c->mark_label, "L = %lld", (long long)near);
 }
 
-/* A curve that is no model's, such as the best that is possible; its index. */
+/* Adds a curve that is not a model's, such as the lowest possible loss; returns its index. */
 static int add_reference(struct curves *c, const char *name)
 {
     c->series[c->chart.count].name = name;
@@ -156,7 +156,7 @@ static void scale_losses(struct curves *c, const double *home, bool ppl)
     c->chart.y_to = ppl ? exp(most) : most;
 }
 
-/* The same in an experiment, whose models are tested in more ways and break more often than those
+/* The scale for an experiment, whose models are tested in more ways and break more often than those
  * of a comparison. */
 static void scale_tested(struct curves *c, const struct view *v, bool ppl)
 {
@@ -298,8 +298,9 @@ static int position_lengths(int64_t lengths[POSITION_LENGTHS], const struct view
     return count;
 }
 
-/* The shortest is the palest, and drawn last: where it ends the next one is seen. A model that is
- * worse with much context than any is with none has broken, and its curve is clipped there. */
+/* The curve of the shortest length is the palest and is drawn last, so that the next one is visible
+ * where it ends. A model that is worse with much context than any model is with none has broken,
+ * and its curve is clipped there. */
 alibi_status curves_of_positions(struct curves **out, const struct view *v, int method)
 {
     struct curves *c = NULL;
@@ -448,9 +449,9 @@ alibi_status curves_of_targets(struct curves **out, const struct view *v,
     return ALIBI_OK;
 }
 
-/* Both controls have one scale, of the models that do not break if there are any: what is lost by
- * one that breaks is large, and says nothing. Curves are clipped at three times the largest use
- * below 0. */
+/* Both controls share a scale, that of the models that do not break if there are any, because the
+ * losses of a model that breaks are large and say nothing. Curves are clipped at three times the
+ * largest use below 0. */
 static void scale_uses(struct chart *chart, const struct report_targets *t)
 {
     double from = 0, to = 0.01;

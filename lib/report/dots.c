@@ -10,8 +10,8 @@
 
 enum { ROW = 20, LETTER = 7, TOP = 26, BOTTOM = 44, LABEL_CHARACTERS = 18, ROWS_MAX = 512 };
 
-/* The axis of all dots; false if there is none. Powers of two if all are positive and some more
- * than ten times the least. */
+/* The axis of all dots; false if there are no dots. It is logarithmic if all values are positive
+ * and the largest is more than ten times the least. */
 static bool find_axis(struct axis *x, const struct dots *d)
 {
     struct series s[2];

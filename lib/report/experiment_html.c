@@ -64,8 +64,8 @@ static void append_side(struct text *out, const struct report_number *n)
                 escape(show_number_error(n).text).text);
 }
 
-/* Our numbers beside the paper's, of one comparison; or where the claim is from, if the paper has
- * nothing to compare with. */
+/* Our numbers of one comparison beside the paper's or, if the paper has none, the source of the
+ * claim. */
 static void append_sides(struct text *out, const struct report_claim *c,
                          const struct report_comparison *of)
 {
@@ -103,7 +103,7 @@ static void append_sides(struct text *out, const struct report_claim *c,
     text_append(out, "</dl>\n");
 }
 
-/* The card shows the comparison that decides, and all of them unfolded. */
+/* The card shows the deciding comparison, and all comparisons when it is unfolded. */
 static void append_claim(struct text *out, const struct report_claim *c, int number)
 {
     int decides = 0;
@@ -282,7 +282,7 @@ alibi_status report_experiment_html(struct text *out, const struct report_experi
         text_append(out, "<p class=\"state\" role=\"status\">");
         append_unfinished(out, x);
         text_append(out, "%s</p>\n",
-                    x->training.refresh > 0 ? " This page loads itself again as the run continues."
+                    x->training.refresh > 0 ? " This page reloads itself as the run continues."
                                             : "");
     }
     text_append(out, "</header>\n<main>\n");

@@ -92,7 +92,7 @@ void html_state(struct text *out, const struct view *v, const struct report_trai
                         escape(v->name[t->log[k].method]).text, (long long)t->log[k].step,
                         (long long)t->log[k].steps);
     text_append(out, ".%s</p>\n",
-                t->refresh > 0 ? " This page loads itself again as the run continues." : "");
+                t->refresh > 0 ? " This page reloads itself as the run continues." : "");
 }
 
 /* A box per method, which shows it in the figures. */
@@ -130,7 +130,7 @@ static alibi_status append_lead(struct text *out, const struct view *v,
 
 /* ---- figures */
 
-/* Both scales of the y axis are drawn; the style shows the one that the box says. */
+/* Draws the figure on both scales of the y axis; the style shows the one that the box selects. */
 void html_figure(struct text *out, const struct view *v, struct curves *curves, const char *id,
                  int height, const char *caption)
 {
@@ -189,7 +189,8 @@ void html_rules(struct text *out, const struct view *v)
     text_append(out, "</p>\n");
 }
 
-/* The caption says so if it scores another part of the text than the figure above. */
+/* If the sliding window scores another part of the text than the figure above, the caption says so.
+ */
 static alibi_status append_sliding(struct text *out, const struct view *v)
 {
     struct view sliding = view_of(v, ALIBI_SLIDING);
@@ -223,11 +224,11 @@ static void append_stream(struct text *out, const struct view *v)
         return;
     text_append(out,
                 "<h2>Without windows</h2>\n"
-                "<p class=\"note\">The text is read once, each token with all that came before "
-                "it as context. Attention skips keys that provably have no weight: under a "
-                "bias that grows with the distance it skips most of them, without one hardly "
-                "any, and the cost grows with the square of the text. Methods that number the "
-                "places in a text cannot continue indefinitely and have no value.</p>\n");
+                "<p class=\"note\">The text is read once, each token with all earlier tokens "
+                "as context. Attention skips keys that provably have no weight. With a bias that "
+                "grows with the distance it skips most keys; without one it skips hardly any, and "
+                "the cost grows with the square of the text. Methods that number the positions of "
+                "a text cannot continue indefinitely and have no value.</p>\n");
     html_stream_table(out, &stream);
     html_rules(out, &stream);
 }
@@ -259,8 +260,8 @@ alibi_status html_positions(struct text *out, const struct view *v, const char *
         return ALIBI_OK;
     text_append(out, "<h3>The same, one by one</h3>\n"
                      "<p class=\"note\">One curve for each length of the window, the palest for "
-                     "the shortest; the band is of the longest. Where curves coincide, the loss "
-                     "depends on the context alone, and not on the window. The dotted line is the "
+                     "the shortest; the band belongs to the longest. Where curves coincide, the "
+                     "loss depends only on the context, not on the window. The dotted line is the "
                      "training length.</p>\n<div class=\"small\">\n");
     for (int m = 0; m < v->methods; m++) {
         struct curves *curves = NULL;

@@ -66,11 +66,11 @@ alibi_status html_targets(struct text *out, const struct view *v, const struct r
     text_append(
         out,
         "<p class=\"note\">%s tokens, in %lld blocks of %lld from %lld document%s, are "
-        "scored with exactly c tokens before each block%s. A model that only does not break "
-        "has a flat curve beyond L, and uses nothing there: both lower figures are 0, on the "
-        "scale of models that do not break. Bands "
-        "are the range of the seeds above, and one standard error of the text and of the "
-        "seeds below.%s%s</p>\n",
+        "scored with exactly c tokens before each block%s. A model that merely does not break "
+        "has a flat curve beyond L and uses nothing there, so it is at 0 in both lower figures, "
+        "which have the scale of the models that do not break. Bands in the upper figures are the "
+        "range of the seeds, and in the lower ones one standard error of the text and of the "
+        "seeds.%s%s</p>\n",
         show_count((double)t->blocks * (double)t->block).text, (long long)t->blocks,
         (long long)t->block, (long long)t->documents, t->documents == 1 ? "" : "s", within,
         isnan(t->ceiling_gain) ? "" : " Dashed grey: trained at the longest context.",
@@ -134,9 +134,9 @@ static double entropy_at(const void *of, int64_t k)
     return ((const struct alibi_head_attention *)of)[k].entropy;
 }
 
-/* Mean distance and entropy of each head, a row for each layer of each model; the first seed, since
- * heads of different seeds do not correspond. The mark is the head that gives all keys the same
- * weight, whose entropy is about ln n. */
+/* Mean distance and entropy of each head, in a row for each layer of each model. Only the first
+ * seed is shown, because heads of different seeds do not correspond. The mark is the head that
+ * gives all keys the same weight, whose entropy is about ln n. */
 static alibi_status append_heads(struct text *out, const struct view *v,
                                  const struct report_attention *a, int index)
 {

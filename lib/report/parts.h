@@ -28,7 +28,7 @@ struct shown show_error(double value, int decimals);
  * one is shown as a factor, ×÷4.3: the value less its error would be near 0, or below. */
 struct shown show_ppl_error(double ppl, double error);
 bool error_is_factor(double error);
-bool factor_since(const struct text *out, size_t start); /* there is one in what was appended */
+bool factor_since(const struct text *out, size_t start); /* text after `start` has such a factor */
 #define FACTOR_KEY "± is one standard error, ×÷ the same as a factor."
 struct shown show_nats(double value);  /* differences of losses: 0.0123, -0.0004 */
 struct shown show_count(double value); /* 950, 12.3K, 1.80M */
@@ -89,7 +89,7 @@ struct series {
     const double *x, *y, *low, *high;
     int look;
     double fade;    /* share of the page's colour in that of the curve: 0 to 1 */
-    bool reference; /* what models are measured by: dashed, in the colour of quiet text */
+    bool reference; /* no model's curve, but a measure for them: dashed, in a quiet colour */
 };
 
 struct chart {
@@ -99,7 +99,7 @@ struct chart {
     bool range;             /* low and high are a range, and no errors */
     bool ends;              /* curves are meant to end at different places: each has a marker there,
                                and its label does not say where */
-    bool zero;              /* y covers 0 and all bounds; values may be negative */
+    bool zero;              /* the y axis covers 0 and all bounds; values may be negative */
     double y_limit;         /* y ends here and curves beyond are clipped; 0: no limit */
     double y_from, y_to;    /* y has this range, and curves beyond are clipped; both 0: that of the
                                points */
@@ -144,7 +144,7 @@ struct segment {
 bool clip_segment(struct segment *s);
 bool series_segment(struct segment *out, const struct series *s, int i, const struct axis *x,
                     const struct axis *y);
-/* Whether that line leaves the range before point i: its end is where. */
+/* Whether that line leaves the range before point i; the end of the segment is the place. */
 bool series_leaves(struct segment *out, const struct series *s, int i, const struct axis *x,
                    const struct axis *y);
 

@@ -6,7 +6,7 @@
 
 #include "base/base.h"
 
-/* By this line among the first of a page it is known as ours, and may be written again. */
+/* A page that begins with this line among its first ones is ours and may be overwritten. */
 #define REPORT_SIGN "<meta name=\"generator\" content=\"alibi\">"
 
 /* ---- whether two measured losses differ (change.c) */
@@ -75,12 +75,11 @@ struct report_training {
     int logs;
     struct report_log *log;
     int models, done; /* trained and evaluated */
-    int64_t refresh;  /* seconds after which the page of unfinished work loads itself again; 0:
-                         never */
+    int64_t refresh;  /* seconds after which the page of unfinished work reloads itself; 0: never */
 };
 
-/* One page that loads nothing. The second one is of a training run alone: the first method of the
- * result, which has no evaluations. */
+/* One page that loads nothing from elsewhere. The second function is for a single training run,
+ * which is the first method of the result and has no evaluations. */
 alibi_status report_html(struct text *out, const struct alibi_compare_result *r,
                          const struct report_training *t);
 alibi_status report_run_html(struct text *out, const struct alibi_compare_result *r,
@@ -128,8 +127,8 @@ struct report_claim {
     struct report_comparison *comparison;
 };
 
-/* A field of a line of CSV, after a comma unless it is the first. One with a comma, a quote or a
- * line end is quoted, with its quotes doubled. */
+/* A field of a line of CSV, after a comma unless it is the first. A field with a comma, a quote or
+ * a line end is quoted, and its quotes are doubled. */
 void append_field(struct text *out, const char *name, bool first);
 
 /* One evaluation: its methods are the models, its lengths are in by_length. A training length of 0
@@ -162,7 +161,7 @@ struct report_targets_model {
 
 struct report_targets {
     const char *name, *about;
-    bool few;     /* documents: errors take their blocks as independent, and are too small */
+    bool few;     /* few documents: errors treat blocks as independent, so they are too small */
     int64_t near; /* L of all but ceilings; 0: models differ in it */
     int64_t documents, blocks, block;
     double ceiling_gain; /* the largest of a ceiling over L, with the longest context; NaN: none */
@@ -193,7 +192,7 @@ struct report_attention {
 struct report_score {
     double score, error;  /* NaN: no value. The error is that of the cases and of the seeds */
     double low, high;     /* the 95% interval of the cases */
-    int seeds, unlearned; /* that have a value; that have none since they have not learned it */
+    int seeds, unlearned; /* with a value; without one, because they have not learned the task */
     double nll, bayes;    /* Bayes' loss: of the chain, else NaN */
     double depth[ALIBI_DEPTHS_MAX]; /* NaN: nothing was there */
 };
@@ -284,8 +283,8 @@ struct report_experiment {
     bool untrained[ALIBI_LIST_MAX];       /* has the weights of another model */
     int original[ALIBI_LIST_MAX];         /* of which, if so */
     int trainings, trained;
-    /* Logs only for the page. A seed of a model counts as one of its models, with those that have
-     * the weights of another. */
+    /* Only the page has logs. Here every seed counts as a model, also of models that have the
+     * weights of another. */
     struct report_training training;
 };
 

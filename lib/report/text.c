@@ -229,7 +229,7 @@ alibi_status report_text(struct text *out, const struct alibi_compare_result *r,
 
     TRY_RETURN(append_caption(out, &v, columns, "Perplexity by test length"));
     TRY_RETURN(append_perplexities(out, &v, columns, colour));
-    append_key(out, &v, columns, colour, "; differences are surer, see the conclusion");
+    append_key(out, &v, columns, colour, "; differences are more precise, see the conclusion");
     TRY_RETURN(append_rule_lines(out, &v, columns));
     if (view_tokens(&sliding) > 0) {
         if (view_tokens(&sliding) != view_tokens(&v))

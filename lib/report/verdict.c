@@ -1,8 +1,8 @@
 /* verdict.c - the first table of an experiment with fixed targets: what each model does with text
  * beyond its training length, in one line
  *
- * The verdict is of fixed targets alone (alibi_reach_name() has its rules). Beside it are the gains
- * that it is made of, and the score of each task at its longest length. */
+ * The verdict depends on fixed targets alone (alibi_reach_name() has its rules). Beside it are the
+ * gains on which it is based, and the score of each task at its longest length. */
 #include <math.h>
 #include <string.h>
 
@@ -152,14 +152,14 @@ static alibi_status make_table(struct table *table, struct layout *l,
 
 static const int rule_order[] = { ALIBI_BREAKS, ALIBI_USES, ALIBI_HOLDS };
 
-/* Explains the columns, after the rules, and says where the text cannot tell. */
+/* Explains the columns, after the rules, and says if the text cannot judge a method. */
 static void append_notes(struct text *out, const struct report_experiment *x,
                          const struct report_targets *t)
 {
-    text_append(out, "No verdict: it is worse by 0.01 nats, and not every seed shows that. Gains "
-                     "are over L, in nats per token. The loss falls at every step from L up to "
-                     "\"falls to\", shown at 95%%; \"uses, to N\" says that this ends before the "
-                     "longest context.");
+    text_append(out, "A model has no verdict if it is worse by 0.01 nats and not every seed shows "
+                     "that. Gains are over L, in nats per token. The loss falls at every step from "
+                     "L up to \"falls to\", shown at 95%%; \"uses, to N\" means that this ends "
+                     "before the longest context.");
     if (x->tasks > 0)
         text_append(out, " A task past L counts only if its score at L, in brackets, is 0.95 or "
                          "more.");

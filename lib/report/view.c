@@ -286,7 +286,7 @@ struct cost view_cost(const struct view *v, int method)
     return c;
 }
 
-/* Dates in this form are ordered as text is. */
+/* In this form, later dates are later in the order of strings. */
 const char *view_date(const struct view *v)
 {
     const char *latest = "";

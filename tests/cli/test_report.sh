@@ -63,9 +63,9 @@ code=0
 wait $watching || code=$?
 if [ "$code" = 0 ]; then pass "Ctrl-C ends it"; else fail "Ctrl-C ends it" "exit code $code"; fi
 if grep -q 'http-equiv="refresh"' run/report.html; then
-    fail "the page that stays" "loads itself again"
+    fail "the final page" "it reloads itself"
 else
-    pass "the page that stays does not load itself"
+    pass "the final page does not reload itself"
 fi
 "$ALIBI" report --watch --every 1 run compared/none -o both.html > stdout 2> stderr &
 watching=$!

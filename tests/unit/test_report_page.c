@@ -10,7 +10,7 @@ static void page_has_headline_figures_tables_and_setting(void **state)
         "Scored on 16.4K tokens of the text, not 41.0K as above",
         "(the early token curse)",
         "<td>3.072</td><td>2.765</td>",
-        "each token with all that came before it as context",
+        "each token with all earlier tokens as context",
         "<b>As one stream of 8192 tokens.</b>",
         "<strong>3.000</strong><small>±0.006</small></td>",
         "As one stream of 8192 tokens alibi has the lowest perplexity, 3.000, 50.0 ± 0.1% below the next, rotary with 6.000.",
