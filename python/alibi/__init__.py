@@ -5,7 +5,7 @@
     model = alibi.Model.open("runs/book")
     print(model.evaluate(lengths=[64, 256, 1024]))
 
-The package is ctypes over libalibi.so. Calls release the GIL, so threads compute at once, and
+The package calls libalibi.so through ctypes. Calls release the GIL, so threads run in parallel, and
 Ctrl-C stops a long call, which saves what it can. `alibi.lib` has every function of alibi.h, with
 `alibi.structs` and `alibi.constants`.
 """

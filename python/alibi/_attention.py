@@ -150,7 +150,7 @@ def _one_of(slopes: Any, alibi_slopes: Any, causal: bool) -> Any:
 
 
 def _torch_of(q: Any) -> Any:
-    """PyTorch if q is a tensor of it: a tensor exists only where PyTorch is imported."""
+    """PyTorch if q is one of its tensors, which exist only after PyTorch was imported."""
     torch = sys.modules.get("torch")
     return torch if torch is not None and isinstance(q, torch.Tensor) else None
 
@@ -387,12 +387,12 @@ class _Call:
 
 @functools.lru_cache(maxsize=None)
 def _torch_function() -> Any:
-    """The autograd function, made when a tensor is first given: PyTorch may not be there."""
+    """The autograd function, made for the first tensor, because PyTorch may not be installed."""
     import torch
     from torch.autograd.function import once_differentiable
 
     def check_lengths(packed: Optional[_Packed]) -> None:
-        """The library reads the lengths of the queries for those of the keys too."""
+        """The library uses the lengths of the queries for the keys too."""
         if packed and packed.starts_q is not packed.starts_k:
             starts = (torch.as_tensor(each).cpu() for each in (packed.starts_q, packed.starts_k))
             if not torch.equal(*starts):

@@ -1,17 +1,17 @@
-"""A model of ours for lm-evaluation-harness.
+"""An alibi model for lm-evaluation-harness.
 
     python -m alibi.harness run --model alibi --model_args path=runs/book --tasks lambada_openai
 
-takes the arguments of `lm_eval`, which knows no models of other packages by itself. From Python,
-importing this module registers the model, and AlibiLM can be given to lm_eval.simple_evaluate().
-Needs the package lm-eval.
+takes the arguments of `lm_eval`, which does not find models of other packages by itself. From
+Python, importing this module registers the model, and AlibiLM can be given to
+lm_eval.simple_evaluate(). Needs the package lm-eval.
 """
 from __future__ import annotations
 
 import logging
 from typing import Any, Optional, Sequence
 
-import lm_eval.models  # noqa: F401  the harness loads its own models only while none is known
+import lm_eval.models  # noqa: F401  lm_eval loads its own models only if none is registered yet
 import numpy as np
 from lm_eval.api.model import TemplateLM
 from lm_eval.api.registry import register_model
@@ -39,8 +39,8 @@ class AlibiLM(TemplateLM):
         **_: Any,
     ) -> None:
         super().__init__()
-        # The program says cuda:0 for who said nothing, and the harness's own models then take the CPU
-        # if there is no GPU.
+        # Without --device lm_eval passes cuda:0, and its own models then use the CPU if there is no
+        # GPU.
         where = ("auto" if device in (None, "cuda:0") else device).split(":")
         gpu = int(where[1]) if where[1:] else 0
         self.model = Model.open(path, device=Device(where[0], precision, gpu))
@@ -100,7 +100,7 @@ class AlibiLM(TemplateLM):
         return results
 
     def _logprobs(self, logits: np.ndarray) -> np.ndarray:
-        """Rows of the embedding that the tokenizer has no id for count, and are never chosen."""
+        """Padding rows of the embedding count in the normaliser, and are never chosen."""
         wide = logits.astype(np.float64)
         largest = wide.max()
         return (wide - largest - np.log(np.exp(wide - largest).sum()))[: self._tokens.vocab]
@@ -153,7 +153,7 @@ class AlibiLM(TemplateLM):
         )
 
     def _shortened(self, prompt: str, room: int) -> str:
-        """The end of a prompt that leaves room for the answer, as the harness does for others."""
+        """The end of a prompt that leaves room for the answer, as lm_eval cuts for other models."""
         ids = self.tok_encode(prompt)
         if len(ids) <= max(room, 1):
             return prompt

@@ -25,7 +25,7 @@ def _text(texts: Optional[Texts], options: Options, tokenizer: Optional[Tokenize
 
 
 def _curve(folder: PathLike) -> tuple[tuple[int, float], ...]:
-    """The loss of each step; of one that was taken again after a resume the last."""
+    """The loss of each step; if a step was repeated after a resume, the last one."""
     losses: dict[int, float] = {}
     with open(os.path.join(folder, "log.jsonl"), encoding="utf-8") as log:
         for line in log:
