@@ -1,4 +1,4 @@
-"""Attention with linear biases on NumPy arrays and PyTorch tensors, in flash-attn's shapes of call."""
+"""Attention with linear biases on NumPy arrays and PyTorch tensors, called as in flash-attn."""
 from __future__ import annotations
 
 import ctypes
