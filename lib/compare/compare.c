@@ -12,8 +12,6 @@
  *
  * Every completed step is on disk before the next begins, so stopping at any moment loses at most
  * one step. Seeds are the outer loop: a comparison that is stopped early has some of them whole. */
-#include <string.h>
-
 #include "base/names.h"
 #include "compare/compare.h"
 #include "compare/trial.h"

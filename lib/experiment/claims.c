@@ -7,7 +7,6 @@
  *
  * with the rule of change_between(), which all conclusions of this library share. */
 #include <math.h>
-#include <string.h>
 
 #include "experiment/experiment.h"
 

@@ -1,8 +1,6 @@
 /* learned.c - the numbers that position methods have learned for each head: slopes, numbers of
  * curves, biases of gates, factors of logn. They are read from the checkpoint when training ends,
  * because checkpoints may be deleted, and are stored in result.json. */
-#include <math.h>
-
 #include "experiment/experiment.h"
 
 enum { HEADS_MAX = 65536 };

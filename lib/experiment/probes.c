@@ -5,7 +5,6 @@
  *   attention   the weight of keys by distance, for each layer and head (lib/eval/reach.c)
  *
  * Both belong to a trained model, and are members of its result.json. */
-#include <math.h>
 #include <string.h>
 
 #include "experiment/experiment.h"

@@ -371,6 +371,27 @@ static void append_speed(struct text *out, const alibi_experiment *e, int model,
     append_cost(out, e, model, &fresh, v, length, QUANTITY_EVAL_MEMORY, s->eval_memory, NAN);
 }
 
+/* All lines of one seed and evaluation, of any kind but speed. */
+static void append_evaluation(struct text *out, const alibi_experiment *e, int model, int k, int v)
+{
+    const struct trained *trained = &e->model[model].seed[k];
+    const struct measured *m = trained->measured[v];
+    int kind = e->evaluation[v].kind;
+
+    if (kind == KIND_TARGETS)
+        append_series(out, e, model, k, v);
+    for (int i = 0; m != NULL && i < evaluation_tests(&e->evaluation[v]); i++) {
+        if (kind == KIND_TASKS)
+            append_cells(out, e, model, k, v, i);
+        if (kind == KIND_STREAM)
+            append_stream(out, e, model, k, v, i);
+        if (kind == KIND_PERPLEXITY && m[i].done) {
+            append_line(out, e, model, trained, v, &m[i].result, "", "");
+            text_append(out, NO_TASK NO_COST "\n");
+        }
+    }
+}
+
 static alibi_status format_csv(struct text *out, const alibi_experiment *e)
 {
     text_append(out, "model,seed,position,train_length,evaluation,protocol,length,stride,tokens,"
@@ -380,23 +401,8 @@ static alibi_status format_csv(struct text *out, const alibi_experiment *e)
                      "task,cases,score,score_error,cost,cost_value,cost_error\n");
     for (int m = 0; m < e->models; m++)
         for (int k = 0; k < e->model[m].seeds.count; k++)
-            for (int v = 0; v < e->evaluations; v++) {
-                const struct measured *t = e->model[m].seed[k].measured[v];
-                int kind = e->evaluation[v].kind;
-
-                if (kind == KIND_TARGETS)
-                    append_series(out, e, m, k, v);
-                for (int i = 0; t != NULL && i < evaluation_tests(&e->evaluation[v]); i++) {
-                    if (kind == KIND_TASKS)
-                        append_cells(out, e, m, k, v, i);
-                    if (kind == KIND_STREAM)
-                        append_stream(out, e, m, k, v, i);
-                    if (kind != KIND_PERPLEXITY || !t[i].done)
-                        continue;
-                    append_line(out, e, m, &e->model[m].seed[k], v, &t[i].result, "", "");
-                    text_append(out, NO_TASK NO_COST "\n");
-                }
-            }
+            for (int v = 0; v < e->evaluations; v++)
+                append_evaluation(out, e, m, k, v);
     for (int v = 0; v < e->evaluations; v++)
         for (int m = 0; m < e->models && e->evaluation[v].kind == KIND_SPEED; m++)
             for (int i = 0; i < e->evaluation[v].lengths.count; i++)
@@ -721,7 +727,7 @@ static alibi_status view_init(struct report_experiment *x, const alibi_experimen
 
 /* ---- files and the public interface */
 
-/* Whether all that was asked for is done. */
+/* Whether everything that the last run selected is done. */
 static bool selection_is_complete(const alibi_experiment *e)
 {
     for (int m = 0; m < e->models; m++)

@@ -14,7 +14,6 @@
  * The last line is the standard error of a median. Its first factor makes up for the share that an
  * entry has in g_r, so the error of a ratio of two entries is the root of the sum of squares. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/names.h"

@@ -1,6 +1,4 @@
 /* position.c - the tables of position methods and presets */
-#include <string.h>
-
 #include "position/position.h"
 
 static const struct position_method *const methods[] = {

@@ -1,6 +1,5 @@
 /* curves.c - the data of each figure */
 #include <math.h>
-#include <string.h>
 
 #include "report/parts.h"
 

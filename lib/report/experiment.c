@@ -1,6 +1,5 @@
 /* experiment.c - the results of an experiment: verdicts first, then tables */
 #include <math.h>
-#include <string.h>
 
 #include "report/parts.h"
 

@@ -1,6 +1,4 @@
 /* streams.c - the cost of a token by context: on the terminal and on the page */
-#include <math.h>
-
 #include "report/parts.h"
 
 enum { CONTEXT, DECODE, READ, CACHE, PER_TOKEN, CELLS };
@@ -94,7 +92,7 @@ alibi_status html_stream(struct text *out, const struct view *v, const struct re
 {
     static const char *const captions[] = { "One token at a time. Flat is best.",
                                             "In chunks, as a text is read.",
-                                            "As large as it was made, for one sequence." };
+                                            "Allocated for one sequence." };
 
     if (s->models == 0)
         return ALIBI_OK;
