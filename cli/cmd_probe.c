@@ -429,11 +429,14 @@ static void print_cell(const struct alibi_tasks *t, const struct alibi_task_resu
         printf("  %s\n", cell_names[cell->why]);
         return;
     }
-    printf(" %7.3f", cell->score.value);
-    if (isnan(cell->score.error))
-        printf(" %7s", "-");
-    else
-        printf(" %7.3f", cell->score.error);
+    for (int i = 0; i < 2; i++) {
+        double number = i == 0 ? cell->score.value : cell->score.error;
+
+        if (isnan(number))
+            printf(" %7s", "-");
+        else
+            printf(" %7.3f", number);
+    }
     if (task->chain)
         printf(" %8.4f %8.4f", cell->nll, cell->bayes);
     else

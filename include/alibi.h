@@ -1076,7 +1076,8 @@ struct alibi_task_cell {
     int why; /* enum alibi_cell; the rest is 0 unless it was measured */
     int64_t cases;
     /* The share of right answers; for markov the learned share of what can be learned, where 1 is
-     * Bayes' loss. The error is over cases. */
+     * Bayes' loss, and NaN if nothing can be, as in windows of two tokens. The error is over cases;
+     * a single case has none (NaN). */
     struct alibi_estimate score;
     double low, high;                        /* its 95% interval (Wilson); NaN for markov */
     double nll;                              /* mean loss of the answers' tokens, nats */

@@ -7,6 +7,8 @@
  *
  *   1 - mean(e) / (ln k - mean Bayes' loss)        0: equal frequencies, 1: the best prediction
  *
+ * The first two tokens of a chain cannot be predicted, so a window of two has no score (NaN).
+ *
  * A task is learned if its score at L, with the position of the model's training, is 0.95 or more.
  * Otherwise a failure past that length says nothing about length, so those cells are not measured.
  * The position of the training counts, because a stretched position costs accuracy at L, which must
@@ -406,9 +408,12 @@ static void fill_cell(struct alibi_task_cell *cell, const struct answers *a, dou
     cell->score = (struct alibi_estimate){ mean, error };
     cell->bayes = cell->low = cell->high = (double)NAN;
     if (chain) {
+        double room, rounding = 1e-9;
+
         cell->bayes = a->bayes / (double)a->tokens;
-        cell->score.value = 1 - mean / (chance - cell->bayes);
-        cell->score.error = error / (chance - cell->bayes);
+        room = chance - cell->bayes > rounding ? chance - cell->bayes : (double)NAN;
+        cell->score.value = 1 - mean / room;
+        cell->score.error = error / room;
     } else { /* a case of several answers varies less, so the interval is not too small */
         wilson_interval(mean, n, &cell->low, &cell->high);
     }

@@ -132,6 +132,14 @@ static double number_at(const json_t *list, int i)
     return json_number_value(json_array_get(list, (size_t)i));
 }
 
+/* null is NaN: a single case has no error, and a chain in which nothing can be learned no score. */
+static alibi_status read_number(const json_t *json, const char *key, double *out, const char *path)
+{
+    *out = NAN;
+    return json_is_null(json_object_get(json, key)) ? ALIBI_OK
+                                                    : json_get_real(json, key, out, path);
+}
+
 static alibi_status read_cell(const json_t *json, const struct alibi_task_result *r,
                               struct alibi_task_cell *c, int64_t depths, const char *path)
 {
@@ -145,10 +153,8 @@ static alibi_status read_cell(const json_t *json, const struct alibi_task_result
     c->why = (int)why;
     if (c->cases == 0)
         return ALIBI_OK;
-    TRY_RETURN(json_get_real(json, "score", &c->score.value, path));
-    c->score.error = NAN; /* null: a single case has none */
-    if (json_is_number(json_object_get(json, "error")))
-        TRY_RETURN(json_get_real(json, "error", &c->score.error, path));
+    TRY_RETURN(read_number(json, "score", &c->score.value, path));
+    TRY_RETURN(read_number(json, "error", &c->score.error, path));
     TRY_RETURN(json_get_real(json, "nll", &c->nll, path));
     c->bayes = c->low = c->high = NAN;
     if (!r->chain)
@@ -241,10 +247,10 @@ const struct alibi_task_cell *tasks_cell(const alibi_experiment *e, int model, i
                                          int evaluation, int task, int length)
 {
     const struct measured *m = e->model[model].seed[seed].measured[evaluation];
+    const struct alibi_task_cell *cell =
+        m != NULL && m[task].done ? &m[task].task->at[length] : NULL;
 
-    if (m == NULL || !m[task].done || m[task].task->at[length].cases == 0)
-        return NULL;
-    return &m[task].task->at[length];
+    return cell != NULL && cell->cases > 0 && !isnan(cell->score.value) ? cell : NULL;
 }
 
 static bool is_unlearned(const alibi_experiment *e, int model, int seed, int evaluation, int task,

@@ -231,6 +231,28 @@ static void a_vocabulary_so_large_that_answers_are_read_in_turns_changes_no_scor
     alibi_corpus_free(c);
 }
 
+/* The first two tokens of a chain cannot be predicted: Bayes' loss is that of equal frequencies. */
+static void a_chain_of_two_tokens_has_losses_and_no_score(void **state)
+{
+    alibi_corpus *c = new_corpus();
+    struct alibi_model model = new_model("alibi", c, 1);
+    struct alibi_tasks how = request("markov");
+    struct alibi_tasks_result *r = NULL;
+    const struct alibi_task_cell *cell;
+
+    (void)state;
+    how.lengths = (struct alibi_int_list){ 1, { 2 } };
+    assert_ok(alibi_probe_tasks(&r, &model, c, ALIBI_ALL, &how, test_call()));
+    cell = &r->task[0].at[0];
+    assert_true(cell->length == 2 && cell->cases == CASES);
+    assert_true(isfinite(cell->nll) && fabs(cell->bayes - r->task[0].chance) < 1e-9);
+    assert_true(isnan(cell->score.value) && isnan(cell->score.error));
+    assert_true(isfinite(r->task[0].at[1].score.value));
+    alibi_tasks_free(r);
+    free_model(&model);
+    alibi_corpus_free(c);
+}
+
 /* ---- which cells are measured */
 
 static void cells_past_the_training_length_need_a_task_that_is_learned(void **state)
@@ -465,6 +487,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scores_are_those_of_a_plain_loop_over_logits),
         cmocka_unit_test(a_vocabulary_so_large_that_answers_are_read_in_turns_changes_no_score),
+        cmocka_unit_test(a_chain_of_two_tokens_has_losses_and_no_score),
         cmocka_unit_test(cells_past_the_training_length_need_a_task_that_is_learned),
         cmocka_unit_test(lengths_of_the_training_are_measured_in_any_case),
         cmocka_unit_test(tasks_that_do_not_fit_are_skipped_unless_they_are_named),

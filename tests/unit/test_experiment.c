@@ -419,6 +419,34 @@ static void the_score_of_a_single_case_has_no_error(void **state)
     assert_ok(tasks_read(e, 0, 0, file, "result.json"));
     assert_int_equal(r->at[1].cases, 1);
     assert_true(r->at[1].score.value == 1 && isnan(r->at[1].score.error));
+    assert_non_null(tasks_cell(e, 0, 0, TASKS, 0, 1));
+    json_decref(file);
+    text_free(&json);
+    alibi_experiment_free(e);
+}
+
+/* A chain in which nothing can be learned, as in windows of two tokens. */
+static void a_case_without_a_score_reads_back_and_has_no_value(void **state)
+{
+    static const double right[] = { 1, 1, 1 };
+    alibi_experiment *e = open_experiment();
+    struct alibi_task_result *r = e->model[0].seed[0].measured[TASKS][0].task;
+    struct text json = { 0 };
+    struct json_writer w = json_writer(&json);
+    json_t *file = NULL;
+
+    (void)state;
+    measure_task(e, 0, 3, right);
+    r->at[0].length = 8;
+    r->at[1].score = (struct alibi_estimate){ NAN, NAN };
+    json_write_object(&w, NULL);
+    tasks_write(&w, e, 0, 0);
+    json_write_end(&w);
+    assert_ok(text_status(&json));
+    assert_ok(json_parse(&file, json.data, json.length, "result.json"));
+    assert_ok(tasks_read(e, 0, 0, file, "result.json"));
+    assert_int_equal(r->at[1].cases, 3);
+    assert_null(tasks_cell(e, 0, 0, TASKS, 0, 1));
     json_decref(file);
     text_free(&json);
     alibi_experiment_free(e);
@@ -525,6 +553,8 @@ int main(void)
                                         drop_folder),
         cmocka_unit_test_setup_teardown(the_score_of_a_single_case_has_no_error, make_folder,
                                         drop_folder),
+        cmocka_unit_test_setup_teardown(a_case_without_a_score_reads_back_and_has_no_value,
+                                        make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(a_text_is_read_if_a_model_needs_it, make_folder,
                                         drop_folder),
         cmocka_unit_test_setup_teardown(a_failure_leaks_nothing_and_loses_nothing, make_folder,
