@@ -59,7 +59,7 @@ static int find(const struct op_case *c, const char *name)
     return -1;
 }
 
-/* `name` has the tensor of `other`, which is then read and written. */
+/* `name` is stored in the tensor of `other`, which is then read and written. */
 static void share(struct op_case *c, const char *name, const char *other, int direction)
 {
     int i = find(c, name), j = find(c, other);
@@ -96,9 +96,11 @@ static struct dropout dropout_of(double p)
 
 static const char *const activation_names[] = { "gelu tanh", "gelu erf", "relu", "swiglu" };
 
-/* ---- embedding. option: 1 with a table of positions; 2 ids as words are distributed, 4 one id:
- * many rows of dy add to the same row of dweight; 6 with positions, whose gradient is the only one
- */
+/* The comment of an operation lists its options. Powers of two can be combined. */
+
+/* ---- embedding. Options: 1 a table of positions; 2 ids with Zipf's distribution; 4 the same id
+ * everywhere, so that many rows of dy are added to one row of dweight; 6 a table of positions, with
+ * its gradient only */
 
 static bool make_embedding(struct op_case *c)
 {
@@ -137,8 +139,8 @@ static const int64_t embedding_tests[][CASE_SIZES] = { { 1, 1, 1, 1 },    { 2, 5
                                                        { 2, 0, 4, 4 },    { 2, 1031, 24, 257 } };
 static const int64_t embedding_bench[][CASE_SIZES] = { { 8, 512, 768, 50257 } };
 
-/* ---- linear. option: 1 bias; backward: 2 without dx, 4 without dweight; 8 forward is decoding,
- * and backward gives the first gradient */
+/* ---- linear. Options: 1 bias; 2 backward without dx; 4 backward without dweight; 8 forward is
+ * decoding, and backward gives the first gradient */
 
 static bool make_linear(struct op_case *c)
 {
@@ -177,8 +179,8 @@ static const int64_t linear_tests[][CASE_SIZES] = {
 static const int64_t linear_bench[][CASE_SIZES] = { { 2048, 768, 3072 }, { 2048, 3072, 768 } };
 static const int64_t decoding_bench[][CASE_SIZES] = { { 1, 768, 3072 }, { 32, 768, 3072 } };
 
-/* ---- linear layers around an activation. option: kind; 4 bias; 8 dropout; forward and backward
- * are of two layers, so they are two operations here */
+/* ---- linear layers around an activation. Options: kind; 4 bias; 8 dropout. Forward and backward
+ * belong to two different layers, so they are two operations here. */
 
 static int activated_columns(const struct op_case *c)
 {
@@ -206,8 +208,8 @@ static bool make_linear_activation(struct op_case *c)
 
 CALL(linear_activation_forward, linear_activation_forward(dev, &a->linear_activation))
 
-/* option: kind; 4 with dup_sums and dbias, else the first gradient; 8 dup is up; 16 dup is scratch;
- * 24 dropout */
+/* Options: kind; 4 dup_sums and dbias, otherwise the first gradient; and one of: 8 dup is stored in
+ * up, 16 dup is stored in scratch, 24 dropout. */
 static bool make_activation_linear(struct op_case *c)
 {
     int64_t rows = c->n[0], C = c->n[1], F = c->n[2], width = activated_columns(c);
@@ -249,8 +251,9 @@ static const int64_t linear_activation_tests[][CASE_SIZES] = { { 0, 3, 2 },     
                                                                { 150, 20, 301 }, { 64, 64, 256 } };
 static const int64_t linear_activation_bench[][CASE_SIZES] = { { 2048, 768, 3072 } };
 
-/* ---- norm. option: 1 RMS norm; 2 bias; 4 branch; 8 dropout on it; 16 sum is x or, without a
- * branch, backward writes y again; 32 backward sums dx. Backward is that of the norm alone. */
+/* ---- norm. Options: 1 RMS norm; 2 bias; 4 branch; 8 dropout on the branch; 16 sum is stored in x
+ * or, without a branch, backward writes y again; 32 backward sums dx. Backward is that of the norm
+ * alone. */
 
 static bool make_norm(struct op_case *c)
 {
@@ -304,8 +307,8 @@ static const int64_t norm_tests[][CASE_SIZES] = { { 0, 4 },   { 3, 1 },    { 2, 
                                                   { 6, 768 }, { 3, 4096 } };
 static const int64_t norm_bench[][CASE_SIZES] = { { 4096, 768 } };
 
-/* ---- activation. option: kind; 4 dx is x; 8 dx is dy; 12 forward of numbers where exp overflows
- */
+/* ---- activation. Options: kind; and one of: 4 dx is stored in x, 8 dx is stored in dy, 12 forward
+ * on numbers for which exp overflows. */
 
 static bool make_activation(struct op_case *c)
 {
@@ -340,7 +343,7 @@ static const int64_t activation_tests[][CASE_SIZES] = { { 0, 3 },  { 1, 1 },    
                                                         { 2, 64 }, { 13, 4097 }, { 5, 2048 } };
 static const int64_t activation_bench[][CASE_SIZES] = { { 4096, 3072 } };
 
-/* ---- residual. option: dropout of 0, 30 or 90 %; 3 y is x */
+/* ---- residual. Options: 0 to 2 dropout of 0, 30 and 90%; 3 to 5 the same with y stored in x. */
 
 static bool make_residual(struct op_case *c)
 {
@@ -364,7 +367,7 @@ static bool make_residual(struct op_case *c)
 CALL(residual_forward,
      residual_forward(dev, a->residual.y, a->residual.x, a->residual.branch, a->residual.dropout))
 
-/* The gradient of x is dy, that of the branch dy after the same dropout. */
+/* The gradient of x is dy; the gradient of the branch is dy after the same dropout. */
 static alibi_status residual_backward(struct device *dev, const union case_args *a)
 {
     TRY_RETURN(dev->ops->dropout(dev, a->residual.dx, a->residual.dy, dropout_of(0.0)));
@@ -375,7 +378,7 @@ static const int64_t residual_tests[][CASE_SIZES] = { { 0 },    { 1 },    { 3 },
                                                       { 4095 }, { 4097 }, { 40001 } };
 static const int64_t residual_bench[][CASE_SIZES] = { { 4096 * 768 } };
 
-/* ---- rotary, of a copy. option: layout */
+/* ---- rotary, in place on a copy. Option: the layout. */
 
 static bool make_rotary(struct op_case *c)
 {
@@ -408,9 +411,8 @@ static const int64_t head_tests[][CASE_SIZES] = { { 0, 3, 1, 2 },   { 1, 1, 1, 2
                                                   { 2, 70, 5, 64 }, { 2, 128, 4, 128 } };
 static const int64_t head_bench[][CASE_SIZES] = { { 8, 512, 12, 64 } };
 
-/* ---- logn. option: 1: a window; 2: from the first position on, backward in place; 3: a
- * temperature
- */
+/* ---- logn. One of these options: 1 a window; 2 from the first position on, with backward in
+ * place; 3 a temperature. */
 
 static bool make_logn(struct op_case *c)
 {
@@ -441,7 +443,7 @@ static bool make_logn(struct op_case *c)
 CALL(logn_forward, logn_forward(dev, &a->logn))
 CALL(logn_backward, logn_backward(dev, &a->logn))
 
-/* ---- head norm. option: 1: in place; 2: rotated by halves, 4: rotated by pairs */
+/* ---- head norm. Options: 1 in place; 2 rotated by halves or 4 rotated by pairs. */
 
 static bool make_head_norm(struct op_case *c)
 {
@@ -483,7 +485,7 @@ static const int64_t head_norm_tests[][CASE_SIZES] = {
     { 2, 70, 5, 64 }, { 2, 128, 4, 128 }, { 1, 9, 2, 600 }, { 1, 19, 3, 96 },
 };
 
-/* ---- gates. option: 1: after others; 2: backward in place */
+/* ---- gates. One of these options: 1 after earlier tokens; 2 backward in place. */
 
 static bool make_gate(struct op_case *c)
 {
@@ -513,16 +515,16 @@ static const int64_t gate_tests[][CASE_SIZES] = { { 0, 3, 2 },    { 2, 0, 3 },  
                                                   { 1, 1025, 3 }, { 1, 5003, 2 } };
 static const int64_t gate_bench[][CASE_SIZES] = { { 8, 512, 8 } };
 
-/* ---- attention. option: a row of this table, of which the first three are the kinds of bias. A
- * window has W keys. With sinks the operation for them follows. */
+/* ---- attention. Option: a row of this table. The first three rows are the kinds of bias. A window
+ * has W keys. With sinks, the sinks operation follows. */
 
 static const struct attention_option {
     const char *name;
     enum bias_kind bias;
     bool rotated, window, drops, sinks;
-    bool half;  /* of the heads have gates */
-    bool own;   /* slopes of each sequence */
-    int layout; /* of what is rotated */
+    bool half;  /* only half of the heads have gates */
+    bool own;   /* each sequence has its own slopes */
+    int layout; /* of the rotation */
 } attention_options[] = {
     { .name = "", .bias = BIAS_NONE },
     { .name = " alibi", .bias = BIAS_LINEAR },
@@ -605,7 +607,7 @@ static bool make_attention(struct op_case *c)
     ATTENTION_VIEW(v, Lk, Hkv, IN, IN);
     ATTENTION_VIEW(y, Lq, H, OUT, IN);
     ATTENTION_VIEW(dy, Lq, H, UNUSED, IN);
-    /* Where a query sees one key, these are 0 but for rounding. */
+    /* If a query sees only one key, these are 0 except for rounding. */
     ATTENTION_VIEW(dq, Lq, H, UNUSED, OUT)->least = one_key ? 1.0 : 0.0;
     ATTENTION_VIEW(dk, Lk, Hkv, UNUSED, OUT)->least = one_key ? 1.0 : 0.0;
     ATTENTION_VIEW(dv, Lk, Hkv, UNUSED, OUT);
@@ -756,7 +758,7 @@ static const int64_t bucket_tests[][CASE_SIZES] = {
     { 1, 1, 1 }, { 3, 17, 5 }, { 2, 3, 7 }, { 2, 0, 2 }, { 12, 300, 32 }, { 16, 4096, 31 }
 };
 
-/* ---- bias by curve. option: enum curve_kind */
+/* ---- bias by curve. Option: enum curve_kind. */
 
 static bool make_curve(struct op_case *c)
 {
@@ -780,8 +782,8 @@ static const int64_t curve_tests[][CASE_SIZES] = {
     { 1, 1 }, { 3, 17 }, { 2, 0 }, { 12, 300 }, { 16, 4096 }
 };
 
-/* ---- cross-entropy. Backward is forward with dlogits. option: 1 dlogits is logits, and scores
- * are beyond what exp can take; 2 the last columns are padding */
+/* ---- cross-entropy. Backward is forward with dlogits. Options: 1 dlogits is stored in logits, and
+ * the logits are so large that exp overflows; 2 the last columns are padding */
 
 static bool make_cross_entropy(struct op_case *c)
 {
@@ -797,7 +799,7 @@ static bool make_cross_entropy(struct op_case *c)
     targets = ADD(c, cross_entropy, targets, vector(DTYPE_I32, rows), IN, IN);
     targets->below = classes;
     targets->or_none = true;
-    /* A difference of logits, which may be nothing. */
+    /* A difference of logits, which may be 0. */
     ADD(c, cross_entropy, nll, vector(dtype_sums(c->type), rows), OUT, OUT)->least =
         in_place ? 100.0 : 5.0;
     ADD(c, cross_entropy, dlogits, matrix(c->type, rows, V), UNUSED, OUT);
@@ -813,7 +815,7 @@ static const int64_t cross_entropy_tests[][CASE_SIZES] = { { 0, 3 },    { 1, 1 }
                                                            { 2, 50304 } };
 static const int64_t cross_entropy_bench[][CASE_SIZES] = { { 256, 50257 } };
 
-/* ---- log-softmax. option: 1 shifted; 2 the last columns are padding */
+/* ---- log-softmax. Options: 1 shifted; 2 the last columns are padding */
 
 static bool make_log_softmax(struct op_case *c)
 {
@@ -825,7 +827,7 @@ static bool make_log_softmax(struct op_case *c)
     ADD(c, log_softmax, logits, matrix(c->type, rows, V), IN, UNUSED)->size = 30.0;
     y = VIEW(c, log_softmax, y, 1, rows, 1, n, OUT, UNUSED);
     y->shape.type = S;
-    y->least = 30.0; /* a difference of logits, which may be nothing */
+    y->least = 30.0; /* a difference of logits, which may be 0 */
     if (c->option & 1)
         VIEW(c, log_softmax, shift, 1, rows, 1, 1, IN, UNUSED)->shape.type = S;
     return true;
@@ -833,7 +835,7 @@ static bool make_log_softmax(struct op_case *c)
 
 CALL(log_softmax, log_softmax(dev, &a->log_softmax))
 
-/* ---- optimizers. option: copy none, fp32 or bf16 */
+/* ---- optimizers. One of these options: 0 no copy of the weights, 1 a copy in fp32, 2 in bf16. */
 
 static void add_copy(struct op_case *c, size_t offset)
 {
@@ -892,7 +894,7 @@ static const int64_t optimizer_tests[][CASE_SIZES] = {
 };
 static const int64_t optimizer_bench[][CASE_SIZES] = { { 1 << 24, 1 << 23 } };
 
-/* ---- sums: to the host, and from there into a tensor */
+/* ---- sums, which go to the host and from there into a tensor */
 
 static bool make_sum(struct op_case *c)
 {
@@ -920,14 +922,14 @@ static alibi_status sum_squares(struct device *dev, const union case_args *a)
 static const int64_t sum_tests[][CASE_SIZES] = { { 0 }, { 1 }, { 17 }, { 4097 }, { 1200007 } };
 static const int64_t sum_bench[][CASE_SIZES] = { { 1 << 24 } };
 
-/* ---- copy, fill. option: 1 from the type of sums, 2 from bf16 */
+/* ---- copy, fill. One of these options: 1 from the type of sums, 2 from bf16. */
 
 static bool make_copy(struct op_case *c)
 {
     enum dtype from = c->option == 1 ? dtype_sums(c->type) : DTYPE_BF16;
     struct operand *x = VIEW(c, copy, x, c->n[0], c->n[1], c->n[2], c->n[3], IN, UNUSED);
 
-    if (c->option > 0 && c->type != DTYPE_F64) { /* double stays: it holds the other numbers */
+    if (c->option > 0 && c->type != DTYPE_F64) { /* in fp64 there is only one type */
         say(c, c->option == 1 ? " from sums" : " from bf16");
         x->shape.type = from;
     }

@@ -16,11 +16,11 @@ enum { CASE_SIZES = 8, CASE_OPERANDS = 20, CASE_TEXT_MAX = 96 };
 
 /* How a direction uses an operand. */
 enum role {
-    UNUSED, /* it gets an absent tensor */
+    UNUSED, /* the tensor is absent */
     IN,
     OUT,
     ADDED,   /* read and written: accumulated, or in place */
-    SCRATCH, /* written with anything */
+    SCRATCH, /* written with undefined values */
 };
 
 struct operand {
@@ -96,7 +96,7 @@ struct op_case {
     int count;
     bool directions[2]; /* which of forward and backward this case has */
     bool in_place;      /* an input is overwritten: no finite differences */
-    bool stores_first;  /* results are of numbers that were rounded to `type` on the way */
+    bool stores_first;  /* results are computed from intermediate numbers rounded to `type` */
     double weight;      /* the functional of finite differences without a "dy": weight * sum(out) */
     double flops[2];    /* 0: bound by memory */
 };
@@ -110,8 +110,9 @@ struct operation {
     bool (*make)(struct op_case *c); /* from n, option and type; false: no such case */
     case_fn *run[2];                 /* forward, backward or NULL */
     double limit[2]; /* on errors in fp32, relative to the largest number of an operand */
-    int roundings;   /* in bf16: 0: the operation has no numbers of that type; 1: results are exact
-                        ones rounded; more: at most this many roundings of the largest number off */
+    int roundings;   /* in bf16: 0: the operation has no numbers of that type; 1: results are the
+                        exact ones, rounded; more: the error is at most this many roundings of the
+                        largest number */
     bool blas;       /* CBLAS may choose the order of sums by the number of threads */
     const int64_t (*tests)[CASE_SIZES];
     int test_count;
