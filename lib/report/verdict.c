@@ -156,10 +156,11 @@ static const int rule_order[] = { ALIBI_BREAKS, ALIBI_USES, ALIBI_HOLDS };
 static void append_notes(struct text *out, const struct report_experiment *x,
                          const struct report_targets *t)
 {
-    text_append(out, "A model has no verdict if it is worse by 0.01 nats and not every seed shows "
-                     "that. Gains are over L, in nats per token. The loss falls at every step from "
-                     "L up to \"falls to\", shown at 95%%; \"uses, to N\" means that this ends "
-                     "before the longest context.");
+    text_append(out,
+                "A model has no verdict if it has learned nothing, or if it is worse by 0.01 "
+                "nats and not every seed shows that. Gains are over L, in nats per token. The "
+                "loss falls at every step from L up to \"falls to\", shown at 95%%; \"uses, to "
+                "N\" means that this ends before the longest context.");
     if (x->tasks > 0)
         text_append(out, " A task past L counts only if its score at L, in brackets, is 0.95 or "
                          "more.");
