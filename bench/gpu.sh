@@ -1,0 +1,113 @@
+#!/bin/bash
+# The measurements of docs/gpu.md on this GPU, in the order of that page. Each is printed after the
+# command that makes it.
+#
+#   bench/gpu.sh [PART...]    default: all of them
+#
+#   tests       every test that needs a GPU, with and without lists of kept tiles and as on an Ampere
+#   torch       training and attention beside compiled PyTorch
+#   step        where the time of a step goes
+#   methods     the cost of position methods
+#   attention   attention alone, every pair
+#   skipping    attention with skipping: on random numbers and, with MODEL=RUN and TEXT=FILE, on
+#               the operands of that model
+#   decoding    a token after 4,096 and 65,536 others
+#   memory      recomputation
+#   nccl        what NCCL's calls cost one rank
+#
+# ALIBI is the program, PYTHON a Python with PyTorch. Measurements that fail are listed at the end,
+# and then the exit code is 1.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+export ALIBI=${ALIBI:-build/release/alibi} PYTHON=${PYTHON:-python3}
+build=$(dirname "$ALIBI")
+paper=(--layers 16 --width 1024 --heads 8 --vocab 50304)
+failed=()
+
+show() { # COMMAND...
+    printf '\n$ %s\n' "$*"
+    "$@" || failed+=("$*")
+}
+
+bench() { show "$ALIBI" bench "$1" --quiet --device cuda "${@:2}"; }
+
+tests() {
+    local t
+    for t in test_cases test_cuda_attention test_cuda_skipping test_cuda_model test_cuda_device \
+        test_cuda_autotune test_cuda_long test_decoding test_sessions test_stream test_attend; do
+        show "$build/$t"
+    done
+    show env ALIBI_LISTS_FROM=0 "$build/test_cuda_attention"
+    show env ALIBI_MMA_SYNC=1 "$build/test_cuda_attention"
+    show env ALIBI_MMA_SYNC=1 ALIBI_EVERY_CASE=1 ALIBI_OPERATION='attention*' "$build/test_cases"
+} > >(grep -E '^\$|PASSED|FAILED|ERROR')
+
+torch() {
+    show bench/against_torch_gpu.sh wiki-alibi gpt2-sinusoidal wiki-alibi-3072 1.3b-alibi
+    show env PYTHONPATH=python "$PYTHON" bench/attention_python.py
+}
+
+step() {
+    bench train "${paper[@]}" --batch 32 --length 1024
+    bench train --recipe gpt2-124m --vocab 50304 --batch 64 --length 1024
+}
+
+methods() {
+    local length
+    for length in 512 1024 3072; do
+        bench train "${paper[@]}" --batch $((36864 / length)) --length $length --repeats 30 \
+            --methods sinusoidal,rotary,t5,alibi,alibi
+    done
+    bench train --layers 8 --width 512 --heads 8 --vocab 16384 --length 512 --batch 64 \
+        --methods alibi,scale-invariant,fox,kerple,hybrid
+}
+
+attention() {
+    local width length
+    for width in 128 64; do
+        for length in 1024 4096 16384; do
+            bench attention --skip 0 --backward --no-decode --repeats 15 --heads $((2048 / width)) \
+                --head-width $width --batch $((16384 / length)) --lengths $length
+        done
+    done
+}
+
+skipping() {
+    local from
+    for from in 0 1; do
+        printf '\nALIBI_LISTS_FROM=%d\n' $from
+        ALIBI_LISTS_FROM=$from bench attention --batch 1 --heads 16 --head-width 128 \
+            --lengths 4096,16384,65536 --backward --repeats 7
+    done
+    [ -z "${MODEL-}" ] || bench attention --model "$MODEL" "$TEXT" --lengths 4096,16384,65536
+}
+
+decoding() {
+    local model=(--recipe gpt2-124m --position alibi --vocab 50304 --repeats 40)
+    bench decode "${model[@]}" --length 4096 --sequences 1,32
+    bench decode "${model[@]}" --length 65536 --sequences 1
+}
+
+memory() {
+    local level
+    for level in none cheap block; do
+        bench train "${paper[@]}" --batch 32 --length 1024 --recompute $level
+    done
+}
+
+nccl() { show bench/nccl_overhead.sh; }
+
+[ $# -gt 0 ] || set -- tests torch step methods attention skipping decoding memory nccl
+for part in "$@"; do
+    case $part in
+    tests | torch | step | methods | attention | skipping | decoding | memory | nccl) $part ;;
+    *)
+        echo "bench/gpu.sh: no part '$part'; its first lines list them" >&2
+        exit 2
+        ;;
+    esac
+done
+[ ${#failed[@]} = 0 ] && exit 0
+printf '\nfailed:\n' >&2
+printf '  %s\n' "${failed[@]}" >&2
+exit 1
