@@ -4,7 +4,7 @@
 #
 #   bench/gpu.sh [PART...]    default: all of them
 #
-#   tests       every test that needs a GPU, with and without lists of kept tiles and as on an Ampere
+#   tests       every test that needs a GPU, with and without lists of kept tiles, and as an Ampere
 #   torch       training and attention beside compiled PyTorch
 #   step        where the time of a step goes
 #   methods     the cost of position methods

@@ -108,6 +108,7 @@ def attention_with_kvcache(
     lengths = numbers.asarray(cache_seqlens, dtype=numbers.int32, **place)
     lengths = numbers.broadcast_to(lengths, (q.shape[0],))
     if k is not None:
+        _check_room(lengths, k_cache.shape[1], torch)
         rows = numbers.arange(q.shape[0], **place) if cache_batch_idx is None else cache_batch_idx
         rows = numbers.asarray(rows, dtype=numbers.int64, **place)
         k_cache[rows, lengths] = k[:, 0]
@@ -119,6 +120,18 @@ def attention_with_kvcache(
         return _attend(q, k_cache, v_cache, slopes, options, return_lse)
     with torch.no_grad():
         return _attend(q, k_cache, v_cache, slopes, options, return_lse)
+
+
+def _check_room(lengths: Any, capacity: int, torch: Any) -> None:
+    """Refuses places outside the cache before anything is written; NumPy takes -1 for the last one.
+
+    On a GPU that would wait for the device in every step.
+    """
+    if len(lengths) == 0 or (torch is not None and lengths.is_cuda):
+        return
+    if lengths.min() < 0 or lengths.max() >= capacity:
+        raise UsageError(f"cache_seqlens must be 0 to {capacity - 1}: the cache has room for "
+                         f"{capacity} keys, with those that are appended")
 
 
 class _Packed(NamedTuple):

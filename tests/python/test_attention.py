@@ -166,6 +166,12 @@ class Arrays(unittest.TestCase):
         ):
             with self.assertRaises(alibi.UsageError):
                 alibi.attention_with_kvcache(q, k, v, slopes=slopes, **options)
+        for length in (-1, 9): # nothing is written before it is refused
+            caches = k.copy(), v.copy()
+            with self.assertRaises(alibi.UsageError):
+                alibi.attention_with_kvcache(q, *caches, k[:, :1], v[:, :1], cache_seqlens=length,
+                                             slopes=slopes)
+            np.testing.assert_array_equal(caches, (k, v))
 
 
 @unittest.skipIf(torch is None, "no PyTorch")
