@@ -156,9 +156,10 @@ static struct slope slope_of(const struct data *d, const struct results *r, int6
                 *v = row_of(d->f32.v.data, c->Hkv, c->D, j, h / (c->H / c->Hkv));
     double difference = dot(dy, v, c->D) - dot(dy, y, c->D),
            sums = sqrt(dot(dy, dy, c->D) * (dot(v, v, c->D) + dot(y, y, c->D))),
-           factor = d->f32.scale * ref_gain_at(d->f32.bias, i - j) * p;
+           factor = d->f32.scale * ref_gain_at(d->f32.bias, i - j) * p,
+           rest = d->type == DTYPE_BF16 ? 0x1p-12 : 0x1p-6; /* they are fp32 in both */
 
-    return (struct slope){ factor * difference, factor * (fabs(difference) + 0x1p-12 * sums) };
+    return (struct slope){ factor * difference, factor * (fabs(difference) + rest * sums) };
 }
 
 /* The error of a row of D numbers, relative to the largest of their sizes. */
