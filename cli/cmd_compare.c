@@ -39,7 +39,10 @@ static alibi_status check(const struct job *job, const struct cli_line *line)
             "option '--position' does not apply to a comparison; give --methods, one model each");
     if (!cli_is_first_rank()) /* rank 0 checks whether the folder is in use */
         return ALIBI_OK;
-    return alibi_compare_check(&job->compare, &job->model, &job->training, job->out);
+    TRY_RETURN(alibi_compare_check(&job->compare, &job->model, &job->training, job->out));
+    TRY_RETURN(alibi_text_check_folder(line->operands, line->operand_count, job->out));
+    return alibi_text_check_folder((const char *const[]){ job->text.valid },
+                                   job->text.valid != NULL, job->out);
 }
 
 static alibi_status run(const struct cli_line *line, void *user)

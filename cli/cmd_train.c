@@ -285,6 +285,18 @@ static alibi_status open_text(const struct job *job, const struct cli_line *line
 
 /* ---- the run */
 
+/* A folder that is written must not be inside one that is read. */
+static alibi_status check_outside(const struct job *job, const struct cli_line *line,
+                                  const char *dir)
+{
+    const struct mixture *m = &job->mixture;
+
+    TRY_RETURN(alibi_text_check_folder(line->operands, line->operand_count, dir));
+    TRY_RETURN(alibi_text_check_folder((const char *const *)m->path, m->count, dir));
+    return alibi_text_check_folder((const char *const[]){ job->text.valid },
+                                   job->text.valid != NULL, dir);
+}
+
 /* Checks everything that does not depend on the text, before it is read. */
 static alibi_status check(struct job *job, const struct cli_line *line)
 {
@@ -295,7 +307,10 @@ static alibi_status check(struct job *job, const struct cli_line *line)
         TRY_RETURN(read_mixture(job->mix, &job->mixture));
     if (!cli_is_first_rank()) /* the other ranks need not see the folder */
         return ALIBI_OK;
-    return alibi_train_check(&job->model, &job->training, job->out, job->resume);
+    TRY_RETURN(alibi_train_check(&job->model, &job->training, job->out, job->resume));
+    if (job->tensorboard)
+        TRY_RETURN(check_outside(job, line, job->tensorboard));
+    return check_outside(job, line, job->out);
 }
 
 static alibi_status run(const struct cli_line *line, void *user)

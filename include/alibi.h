@@ -506,6 +506,11 @@ ALIBI_API alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *
 /* ALIBI_BAD_INPUT if these bytes are not text in UTF-8. The message says what they are, if that is
  * known (a PDF, an image, UTF-16), and what to do; `name` is the name of their file. */
 ALIBI_API alibi_status alibi_text_check(const char *text, size_t bytes, const char *name);
+/* ALIBI_BAD_INPUT if the folder `dir`, which need not exist, is one of the folders `paths`, or
+ * inside one, and its files would be read as text too. Functions that read a text and write to
+ * `dir` refuse it themselves; this is for programs that first read a large text. */
+ALIBI_API alibi_status alibi_text_check_folder(const char *const *paths, int count,
+                                               const char *dir);
 /* Name and one-line summary of synthetic task number `index`; NULL past the last. docs/tasks.md
  * explains them. summary may be NULL. */
 ALIBI_API const char *alibi_task_name(int index, const char **summary);

@@ -396,8 +396,10 @@ out:
     return status;
 }
 
-static alibi_status take_folder(const struct request *r, const char *dir, struct lock **lock)
+static alibi_status take_folder(const struct request *r, const alibi_corpus *corpus,
+                                const char *dir, struct lock **lock)
 {
+    TRY_RETURN(corpus_check_folder(corpus, dir));
     TRY_RETURN(folder_create(dir));
     TRY_RETURN(folder_refuse_other(dir, FOLDER_COMPARISON)); /* before the lock leaves its file */
     TRY_RETURN(lock_take(lock, dir));
@@ -405,12 +407,12 @@ static alibi_status take_folder(const struct request *r, const char *dir, struct
 }
 
 /* Rank 0 makes `dir` the folder of the request; the other ranks compare their requests with it. */
-static alibi_status enter(const struct request *r, const char *dir, struct lock **lock,
-                          alibi_comm *comm)
+static alibi_status enter(const struct request *r, const alibi_corpus *corpus, const char *dir,
+                          struct lock **lock, alibi_comm *comm)
 {
     bool root = comm_is_root(comm);
 
-    TRY_RETURN(comm_agree(comm, root ? take_folder(r, dir, lock) : ALIBI_OK));
+    TRY_RETURN(comm_agree(comm, root ? take_folder(r, corpus, dir, lock) : ALIBI_OK));
     TRY_RETURN(ranks_find(comm, dir, NAME_RECIPE));
     return comm_agree(comm, root ? ALIBI_OK : request_enter(r, dir));
 }
@@ -440,7 +442,7 @@ alibi_status alibi_compare_run(alibi_device *device, const struct alibi_compare 
 
     status = request_init(&request, compare, config, training, corpus);
     TRY(comm_agree(comm, status));
-    TRY(enter(&request, dir, &lock, comm));
+    TRY(enter(&request, corpus, dir, &lock, comm));
     TRY(run_models(device, &request, corpus, dir, call));
     alone_begin(&alone, call);
     if (comm_is_root(comm))

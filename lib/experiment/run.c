@@ -526,6 +526,13 @@ static alibi_status run_models(alibi_experiment *e, alibi_device *device, struct
 static alibi_status enter(alibi_experiment *e, const char *dir, struct lock **lock,
                           const struct alibi_experiment_run *how, const struct alibi_call *call)
 {
+    for (int t = 0; t < e->texts && !e->follows; t++) {
+        const struct experiment_text *text = &e->text[t];
+
+        TRY_RETURN(alibi_text_check_folder((const char *const *)text->paths, text->count, dir));
+        TRY_RETURN(alibi_text_check_folder((const char *const[]){ text->valid },
+                                           text->valid != NULL, dir));
+    }
     TRY_RETURN(folder_create(dir));
     TRY_RETURN(folder_refuse_other(dir, FOLDER_EXPERIMENT)); /* before the lock, which leaves a
                                                                 file */

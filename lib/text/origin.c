@@ -159,6 +159,7 @@ static alibi_status open_files(alibi_corpus **out, const json_t *json, const ali
     struct alibi_reading reading = { 0 };
     struct alibi_option_group group = { .values = &reading };
     int count = (int)json_array_size(files);
+    char *run = NULL;
 
     group.options = alibi_reading_options(&group.count);
     TRY(read_reading(&group, json_object_get(json, "reading"), from));
@@ -171,10 +172,14 @@ static alibi_status open_files(alibi_corpus **out, const json_t *json, const ali
     }
     if (valid != NULL)
         TRY(check_path(valid, from));
+    TRY(path_folder(&run, from));
+    TRY(alibi_text_check_folder(paths, count, run));
+    TRY(alibi_text_check_folder(&valid, valid != NULL, run));
     TRY(alibi_corpus_open(out, paths, count, valid, t, &reading, call));
 out:
     alibi_options_free(&group, 1);
     mem_free(paths);
+    mem_free(run);
     return status;
 }
 
@@ -249,6 +254,20 @@ out:
     alibi_corpus_free(c);
     json_decref(json);
     return status;
+}
+
+/* ---- where results may be */
+
+alibi_status corpus_check_folder(const alibi_corpus *c, const char *dir)
+{
+    for (int i = 0; i < corpus_parts(c); i++) {
+        const struct origin *o = &corpus_part(c, i)->origin;
+
+        TRY_RETURN(alibi_text_check_folder((const char *const *)o->paths, o->count, dir));
+        TRY_RETURN(
+            alibi_text_check_folder((const char *const[]){ o->valid }, o->valid != NULL, dir));
+    }
+    return ALIBI_OK;
 }
 
 /* ---- what a run has seen */

@@ -298,6 +298,9 @@ bool corpus_has_own_valid(const alibi_corpus *c);
 uint32_t corpus_checksum(const alibi_corpus *c);
 uint32_t corpus_files_checksum(const alibi_corpus *c);
 
+/* Whether results may be written to `dir`: alibi_text_check_folder() for all its paths. */
+alibi_status corpus_check_folder(const alibi_corpus *c, const char *dir);
+
 /* Where the corpus came from, as JSON; nothing if it was made in memory. And a corpus from such a
  * file: ALIBI_BAD_INPUT names a path that is no longer there (origin.c). */
 alibi_status corpus_describe(const alibi_corpus *c, struct text *json);

@@ -308,24 +308,6 @@ out:
     return status;
 }
 
-/* The shards must not be in a folder that is read: the next call would read them as text. */
-static alibi_status check_folder(const char *dir, const char *const *paths, int count)
-{
-    for (int i = 0; i < count; i++) {
-        enum path_kind kind = PATH_FILE;
-        bool within = false;
-        if (strcmp(paths[i], "-") != 0)
-            TRY_RETURN(path_look(&kind, paths[i]));
-        if (kind == PATH_FOLDER)
-            TRY_RETURN(path_is_within(&within, dir, paths[i]));
-        if (within)
-            return fail(ALIBI_BAD_INPUT,
-                        "cannot write shards to '%s': it is within '%s', which is read as text",
-                        dir, paths[i]);
-    }
-    return ALIBI_OK;
-}
-
 alibi_status tokenize_within(const struct tokenize_limits *limits, const alibi_tokenizer *t,
                              const char *const *paths, int count,
                              const struct alibi_reading *reading, int64_t shard_tokens,
@@ -346,7 +328,7 @@ alibi_status tokenize_within(const struct tokenize_limits *limits, const alibi_t
         return fail(ALIBI_USAGE, "shards cannot have %lld tokens: the range is 1..%d",
                     (long long)shard_tokens, SHARD_TOKENS_MAX);
     TRY(source_open(&all.source, paths, count, reading, call));
-    TRY(check_folder(dir, paths, count));
+    TRY(alibi_text_check_folder(paths, count, dir));
     TRY(request_format(&(struct request){ t, all.source, reading, shard_tokens }, &all.request,
                        &certain));
     TRY(tokenize_in_folder(&all, certain, &counted));

@@ -915,6 +915,10 @@ static alibi_status train(alibi_device *device, const struct alibi_config *confi
     forecast_begin(forecast);
     device_reset_peak(r.device);
     TRY(check_ranks(&r, resume));
+    status = comm_is_root(r.comm) ? corpus_check_folder(corpus, dir) : ALIBI_OK;
+    if (comm_is_root(r.comm) && events && status == ALIBI_OK)
+        status = corpus_check_folder(corpus, events);
+    TRY(comm_agree(r.comm, status));
     /* Timings must not decide the bits of a resumed run, so only the first step of a run chooses.
      */
     r.wide = device_tunes_widely(r.device);

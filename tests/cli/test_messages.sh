@@ -45,6 +45,31 @@ run "$ALIBI" train "${tiny[@]:2:10}" --steps 2 --mix book.txt=0.7,other.txt=0.5 
 grep -q "the shares add up to 1.2" stderr && pass "shares that do not add up to 1 are divided" ||
     fail "--mix" "no note"
 
+# Results inside a folder that is read as text would be text too, so no run there could be resumed.
+mkdir -p texts/held-out && cp book.txt texts/ && cp other.txt texts/held-out/
+outside() { # what is written, what is read, command...
+    expect 3 "cannot write to '$1': it is within '$2', which is read as text; .* outside" "${@:3}"
+}
+outside texts/run texts "$ALIBI" train texts "${tiny[@]:2}" --out texts/run
+outside texts/run texts/ "$ALIBI" train texts/ "${tiny[@]:2}" --out texts/run --resume
+outside texts/a/b texts "$ALIBI" train --mix texts=0.5,book.txt=0.5 "${tiny[@]:2}" --out texts/a/b
+outside texts/tb texts "$ALIBI" train texts "${tiny[@]:2}" --out new --tensorboard texts/tb
+outside texts/run texts "$ALIBI" compare texts --out texts/run --quiet
+outside texts/run texts "$ALIBI" reproduce demo-chain texts --tier cpu --out texts/run --quiet
+outside texts/held-out/run texts/held-out \
+    "$ALIBI" train book.txt "${tiny[@]:2}" --valid texts/held-out --out texts/held-out/run
+outside texts/held-out/run texts/held-out \
+    "$ALIBI" compare book.txt --valid texts/held-out --out texts/held-out/run --quiet
+outside texts/held-out/run texts/held-out "$ALIBI" reproduce demo-chain book.txt --tier cpu \
+    --valid texts/held-out --out texts/held-out/run --quiet
+[ "$(find texts new 2> /dev/null | wc -l)" = 4 ] && pass "nothing is written among texts" ||
+    fail "texts" "$(find texts new)"
+check "a run beside its text" "$ALIBI" train texts "${tiny[@]:2}" --out moved
+mv moved texts/
+outside texts/moved "$PWD/texts" "$ALIBI" train --resume --out texts/moved --quiet
+rm -r texts/moved
+check "a run inside shards" "$ALIBI" train shards "${tiny[@]:2}" --out shards/run
+
 # A pipe without a writer stands for a text that takes long: whoever opens it waits.
 mkfifo slow
 at_once() { # code, pattern, command...
@@ -71,6 +96,8 @@ at_once 2 "'alibi' is listed twice" "$ALIBI" compare slow --methods alibi,alibi 
 at_once 2 "64 is listed twice" "$ALIBI" compare slow --lengths 64,64 --out new
 at_once 2 "less than the largest length" "$ALIBI" compare slow --lengths 64k --out new
 at_once 3 "'run': it holds a training run" "$ALIBI" compare slow --out run
+at_once 3 "'texts/run': it is within 'texts'" "$ALIBI" train slow texts --out texts/run
+at_once 3 "'texts/run': it is within 'texts'" "$ALIBI" compare slow --valid texts --out texts/run
 at_once 2 "stride 99 is more than length 16" \
     "$ALIBI" eval run slow --protocol sliding --stride 99
 at_once 2 "scoring 8 tokens does not fill .*; score more, or use a shorter length" \

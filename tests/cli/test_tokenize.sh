@@ -236,7 +236,7 @@ cp odd.txt texts/b.txt && cp all.txt texts/below/c.txt && echo first > texts/a.t
 "$ALIBI" tokenize --print-ids texts/a.txt texts/b.txt texts/below/c.txt > wanted
 check "a folder" "$ALIBI" tokenize --print-ids texts
 cmp -s stdout wanted && pass "is its files in the order of their names" || fail "folder" "other ids"
-expect 3 "cannot write shards to 'texts/shards': it is within 'texts'" \
+expect 3 "cannot write to 'texts/shards': it is within 'texts'" \
     "$ALIBI" tokenize texts -o texts/shards --quiet
 mkdir nothing
 expect 3 "'nothing'" "$ALIBI" tokenize nothing -o broken --quiet

@@ -666,6 +666,30 @@ static void the_folder_of_a_comparison_is_refused_and_left_as_it_is(void **state
     assert_int_equal(rmdir(in_place(p, "book")), 0); /* nothing else was in it */
 }
 
+static void a_run_does_not_go_into_a_folder_that_is_read_as_text(void **state)
+{
+    struct site *p = *state;
+    struct alibi_training t = tiny_training(2, 2);
+    alibi_corpus *bytes = p->corpus, *corpus = NULL;
+    const char *folder, *book = in_place(p, "book.txt");
+    char text[4000];
+
+    memset(text, 'a', sizeof text);
+    assert_int_equal(mkdir(in_place(p, "texts"), 0777), 0);
+    write_file(in_place(p, "texts/a.txt"), text, sizeof text);
+    write_file(book, text, sizeof text);
+    folder = in_place(p, "texts");
+    for (int valid = 0; valid < 2; valid++) {
+        assert_ok(alibi_corpus_open(&corpus, valid ? &book : &folder, 1, valid ? folder : NULL,
+                                    NULL, NULL, NULL));
+        p->corpus = corpus;
+        assert_fails(train(p, &t, "texts/run", false), ALIBI_BAD_INPUT, "texts/run': it is within");
+        assert_false(folder_exists(in_place(p, "texts/run")));
+        alibi_corpus_free(corpus);
+    }
+    p->corpus = bytes;
+}
+
 static void resuming_what_never_began_is_noted(void **state)
 {
     struct site *p = *state;
@@ -1088,6 +1112,7 @@ int main(void)
         RUN_TEST(the_tokenizer_travels_with_the_model),
         RUN_TEST(the_recipe_leaves_to_be_derived_what_was_and_the_checkpoint_does_not),
         RUN_TEST(the_folder_of_a_comparison_is_refused_and_left_as_it_is),
+        RUN_TEST(a_run_does_not_go_into_a_folder_that_is_read_as_text),
         RUN_TEST(resuming_what_never_began_is_noted),
         RUN_TEST(a_second_run_into_a_folder_in_use_is_refused),
         RUN_TEST(what_cannot_be_trained_leaves_no_folder),
