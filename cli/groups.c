@@ -175,11 +175,11 @@ alibi_status cli_check_builtin(const struct cli_line *line)
 
         if (line->groups[g].options == options && line->given[g] &&
             text->bytes < ALIBI_BUILTIN_LEAST)
-            return cli_fail(
-                ALIBI_USAGE,
-                "--text-bytes %lld: the built-in text has at least %d bytes; give more, "
-                "or a FILE",
-                (long long)text->bytes, ALIBI_BUILTIN_LEAST);
+            return cli_fail(ALIBI_USAGE,
+                            "--text-bytes %lld: the built-in text has at least %d bytes; give "
+                            "more%s",
+                            (long long)text->bytes, ALIBI_BUILTIN_LEAST,
+                            line->max_operands > 0 ? ", or a FILE" : "");
     }
     return ALIBI_OK;
 }

@@ -6,8 +6,9 @@
 check "a model" "$ALIBI" train book.txt "${tiny[@]:2}" --out run
 check "a learned one" "$ALIBI" train book.txt "${tiny[@]:2}" --position learned --out learned
 
-expect 2 "--text-bytes 5: the built-in text has at least 9000 bytes" "$ALIBI" train --text-bytes 5
-expect 2 "at least 9000 bytes" "$ALIBI" text --text-bytes 5 --out text
+expect 2 "--text-bytes 5: the built-in text has at least 9000 bytes; give more, or a FILE$" \
+    "$ALIBI" train --text-bytes 5
+expect 2 "at least 9000 bytes; give more$" "$ALIBI" text --text-bytes 5 --out text
 expect 3 "cannot create 'nodir/x': its folder does not exist" "$ALIBI" text --out nodir/x
 
 # What the arguments really are.
