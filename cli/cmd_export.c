@@ -83,12 +83,18 @@ static alibi_status export_foreign(const struct job *job, const char *from)
     return ALIBI_OK;
 }
 
-/* The name decides, unless --format does. A folder with the name of a GGUF file is a mistake. */
+/* The name decides, unless --format does. A folder with the name of a GGUF file is a mistake, and a
+ * slash after the name means nothing. */
 static alibi_status choose_format(struct job *job)
 {
     size_t length = strlen(job->out);
-    bool gguf = length >= 5 && strcmp(job->out + length - 5, ".gguf") == 0;
+    bool gguf;
 
+    while (length > 0 && job->out[length - 1] == '/')
+        length--;
+    gguf = length >= 5 && strncmp(job->out + length - 5, ".gguf", 5) == 0;
+    if (gguf)
+        job->out[length] = '\0';
     if (gguf && job->format != AUTO && job->format != FOREIGN + ALIBI_GGUF)
         return cli_fail(ALIBI_USAGE,
                         "--format %s writes a folder, and '%s' is the name of a GGUF file; give "

@@ -66,6 +66,9 @@ cmp -s bpe-back/tokenizer.json "$(newest bpe)/tokenizer.json" && pass "the same 
     fail "bpe" "another tokenizer"
 check "export without --format" "$ALIBI" export bpe --out named.gguf
 cmp -s named.gguf bpe.gguf && pass "the name decides" || fail "named.gguf" "other bytes"
+check "export with a slash" "$ALIBI" export bpe --out slash.gguf/
+[ -f slash.gguf ] && cmp -s slash.gguf bpe.gguf && pass "the slash means nothing" ||
+    fail "slash.gguf/" "not that file"
 for format in alibi hf; do
     expect 2 "--format $format writes a folder, and 'none.gguf' is the name of a GGUF file; give" \
         "$ALIBI" export bpe --format $format --out none.gguf --quiet
