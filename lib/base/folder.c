@@ -117,8 +117,8 @@ static alibi_status folder_use_of(enum folder_use *use, const char *folder)
 
 static bool is_note(const char *name)
 {
-    static const char *const ends[] = { ".json", ".txt",  ".log",     ".out",
-                                        ".err",  ".html", NAME_ASIDE, NAME_LOCK };
+    static const char *const ends[] = { ".json", ".log",     ".out",   ".err",
+                                        ".html", NAME_ASIDE, NAME_LOCK };
 
     for (int i = 0; i < COUNT(ends); i++)
         if (ends_with(name, ends[i]))
@@ -126,8 +126,8 @@ static bool is_note(const char *name)
     return name[0] == '.';
 }
 
-/* Results among the files of something else are hard to remove. Folders, notes and what a command
- * printed may be beside them. */
+/* Results among the files of something else are hard to remove, and among texts they would be read
+ * as text. Folders, notes and what a command printed may be beside them. */
 static alibi_status refuse_other_files(const char *folder, const char *verb)
 {
     alibi_status status;

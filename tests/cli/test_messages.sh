@@ -19,26 +19,32 @@ expect 3 "there is no folder 'nosuch'" "$ALIBI" report nosuch
 expect 3 "'run': it is a model of this program" "$ALIBI" import run --out new
 expect 2 "no text: .*'run' was trained on '.*/book.txt'" "$ALIBI" eval run
 expect 3 "cannot open 'absent.txt'" "$ALIBI" reproduce wikipedia-small absent.txt --plan --tier cpu
-mkdir project && touch project/main.c project/notes.txt
+mkdir project && touch project/main.c project/train.log
 expect 3 "cannot train in 'project': it has other files, such as 'main.c'" \
     "$ALIBI" train book.txt "${tiny[@]:2}" --out project
 expect 3 "cannot reproduce in 'project': it has other files, such as 'main.c'" \
     "$ALIBI" reproduce demo-chain --tier cpu --out project --quiet
+mkdir books && cp book.txt books/
+expect 3 "cannot train in 'books': it has other files, such as 'book.txt'" \
+    "$ALIBI" train other.txt "${tiny[@]:2}" --out books
+expect 3 "cannot reproduce in 'books': it has other files, such as 'book.txt'" \
+    "$ALIBI" reproduce demo-chain --tier cpu --out books --quiet
 "$ALIBI" tokenize book.txt --quiet -o shards > /dev/null
 "$ALIBI" export run -o model > /dev/null
 mkdir other-model && touch other-model/{config.json,model.safetensors}
-ls -R shards model other-model > before
+ls -R shards model other-model books > before
 while read -r folder wanted; do
     expect 3 "cannot compare in '$folder': it $wanted" \
         "$ALIBI" compare book.txt --out "$folder" --quiet
 done << 'END'
 project has other files, such as 'main.c'; choose a new or an empty folder$
+books has other files, such as 'book.txt'; choose a new or an empty folder$
 shards holds token shards; choose another folder$
 model is a checkpoint; choose another folder$
 other-model has other files, such as 'model.safetensors'; choose a new or an empty folder$
 END
-ls -R shards model other-model | cmp -s - before && pass "nothing is written there" ||
-    fail "compare --out" "$(ls -R shards model other-model)"
+ls -R shards model other-model books | cmp -s - before && pass "nothing is written there" ||
+    fail "compare --out" "$(ls -R shards model other-model books)"
 run "$ALIBI" eval run book.txt --split valid --document line --quiet
 grep -q "trained on 'book.txt'" stderr && pass "the same file, cut otherwise, is seen" ||
     fail "--document" "no warning"
