@@ -218,6 +218,9 @@ alibi_status inline_recipes(json_t *json, const char *experiment);
 alibi_status folder_check(const alibi_experiment *e, const char *dir);
 /* Makes `dir`, which was checked and loaded, the folder of this experiment. */
 alibi_status folder_enter(const alibi_experiment *e, const char *dir);
+/* Removes `dir`, in which no model was trained, unless it has a tokenizer or shards of a text: they
+ * may have taken long to make. */
+alibi_status folder_discard(const alibi_experiment *e, const char *dir);
 
 /* mem_free */
 alibi_status folder_of_text(char **out, const alibi_experiment *e, int text, const char *dir);

@@ -633,6 +633,37 @@ out:
     return status;
 }
 
+alibi_status folder_discard(const alibi_experiment *e, const char *dir)
+{
+    alibi_status status;
+    static const char *const folders[] = { NAME_MODELS, FOLDER_TEXTS };
+    char *path = NULL, **names = NULL;
+    int count = 0;
+
+    for (int t = 0; t < e->texts; t++) {
+        mem_free(path);
+        path = NULL;
+        TRY(folder_of_text(&path, e, t, dir));
+        if (!folder_exists(path))
+            continue;
+        TRY(folder_list(&names, &count, path));
+        if (count > 0)
+            goto out;
+        TRY(folder_remove(path));
+    }
+    for (int i = 0; i < COUNT(folders); i++) {
+        mem_free(path);
+        path = NULL;
+        TRY(path_join(&path, dir, folders[i]));
+        TRY(folder_remove(path));
+    }
+    TRY(folder_remove(dir));
+out:
+    names_free(names, count);
+    mem_free(path);
+    return status;
+}
+
 /* Nothing is locked, so the page can be written while the experiment runs. */
 alibi_status alibi_report_write(const char *dir, int64_t refresh, bool *finished)
 {

@@ -27,6 +27,7 @@ struct work {
     struct pending *at;
     uint32_t seen; /* checksum of which they are */
     struct forecast forecast;
+    bool fresh; /* rank 0 has created the folder, and no training has begun */
 };
 
 /* ---- the missing work */
@@ -498,11 +499,14 @@ static alibi_status run_models(alibi_experiment *e, alibi_device *device, struct
     alibi_status status = ALIBI_OK;
     struct alone alone;
 
-    if (w->count == 0)
+    if (w->count == 0) {
+        w->fresh = false;
         return ALIBI_OK;
+    }
     divide(w, e, comm);
     if (!e->follows)
         status = prepare(e, device, w, how, dir, call);
+    w->fresh = w->fresh && status != ALIBI_OK;
     TRY_RETURN(comm_agree(comm, status));
     if (e->follows) { /* rank 0 has made the texts */
         status = alibi_experiment_load(e, dir);
@@ -568,10 +572,15 @@ alibi_status alibi_experiment_run(alibi_experiment *e, alibi_device *device,
     struct lock *lock = NULL;
     struct work work = { .forecast.experiment = true };
     struct alone alone;
+    struct failure why;
+    enum path_kind before = PATH_NONE;
 
     e->follows = !comm_is_root(comm);
     TRY(check_ranks(e, comm));
     if (!e->follows)
+        status = path_look(&before, dir);
+    work.fresh = !e->follows && before == PATH_NONE;
+    if (!e->follows && status == ALIBI_OK)
         status = enter(e, dir, &lock, how, call);
     TRY(comm_agree(comm, status));
     TRY(ranks_find(comm, dir, NAME_EXPERIMENT));
@@ -592,6 +601,12 @@ out:
     if (status == ALIBI_INTERRUPTED)
         fail(status, "stopped; completed work is saved in '%s', and the same command resumes it",
              dir);
+    if (work.fresh && lock != NULL && (status == ALIBI_BAD_INPUT || status == ALIBI_USAGE)) {
+        /* A text that cannot be used leaves no folder. Its failure is the one reported. */
+        failure_keep(&why, status);
+        folder_discard(e, dir);
+        status = failure_raise(&why);
+    }
     mem_free(work.at);
     lock_release(lock);
     return status;

@@ -304,6 +304,22 @@ printf 'a line of text that is there to be read, number %d\n' $(seq 900) > own.t
 refused "holds results of another text 'text' .built-in text" "another text" tiny.json own.txt \
     --out whole
 refused "'no-such.txt'" "a text that is not there" tiny.json no-such.txt --out whole
+printf 'caf\351\n' > latin.txt
+: > none.txt
+for bad in none latin; do
+    expect 3 "'$bad.txt' is (empty|not UTF-8)" "$ALIBI" reproduce tiny.json $bad.txt --tier full \
+        --out refused --quiet
+    holds "$bad.txt leaves no folder" [ ! -e refused ]
+done
+mkdir refused
+expect 3 "'none.txt' is empty" "$ALIBI" reproduce tiny.json none.txt --tier full --out refused \
+    --quiet
+holds "a folder that was there stays" [ -d refused ]
+rm -r refused
+expect 3 "'none.txt' is empty" "$ALIBI" reproduce tiny.json own.txt --valid none.txt --tier full \
+    --out refused --quiet
+holds "a tokenizer that was learned stays" [ -e refused/texts/text/tokenizer.json ]
+rm -r refused
 refused "holds results of another text" "another built-in text" tiny.json "${text[@]}" \
     --text-seed 99 --out whole
 rm -rf few && cp -r whole few && rm -r few/models/alibi-16-seed-1
