@@ -248,6 +248,9 @@ struct cli_subject {
     enum alibi_seen seen;
 };
 
+/* Refuses a file as operand number `model` if a later operand is a model, and says which. */
+alibi_status cli_check_order(const struct cli_line *line, int model);
+
 /* --data, --split and --as-position. */
 struct alibi_option_group cli_subject_group(struct cli_subject *values);
 /* The model is operand number `first`, and the files follow it; or they begin there. Reading the

@@ -126,6 +126,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     alibi_status status;
 
     TRY(cli_refuse_tokenizer(&job->tokenizer));
+    TRY(cli_check_order(line, 0));
     if (text && line->operand_count > 1)
         TRY(cli_fail(ALIBI_USAGE, "give the text with --text or as a FILE, not both"));
     if (!text) {

@@ -1,4 +1,6 @@
 /* subject.c - a model and the text that it is tested on, as `eval` and `probe` take them */
+#include <sys/stat.h>
+
 #include "cli.h"
 
 #define AT(field) offsetof(struct cli_subject, field)
@@ -86,10 +88,29 @@ static enum alibi_seen warn_if_seen(const struct cli_subject *s)
     return seen;
 }
 
+alibi_status cli_check_order(const struct cli_line *line, int model)
+{
+    const char *const *operands = line->operands;
+    struct alibi_config config;
+    struct stat info;
+
+    if (stat(operands[model], &info) != 0 || S_ISDIR(info.st_mode))
+        return ALIBI_OK;
+    for (int i = model + 1; i < line->operand_count; i++)
+        if (alibi_model_read_config(&config, operands[i], NULL) == ALIBI_OK)
+            return cli_fail(ALIBI_BAD_INPUT,
+                            "'%s' is not a model: it is a file, not a folder; the model comes "
+                            "first, so give '%s' before it",
+                            operands[model], operands[i]);
+    return ALIBI_OK;
+}
+
 alibi_status cli_subject_open_model(struct cli_subject *s, const struct cli_line *line, int first)
 {
-    if (!s->path)
+    if (!s->path) {
+        TRY_RETURN(cli_check_order(line, first));
         s->path = line->operands[first++];
+    }
     s->files = s->data ? (const char *const *)&s->data : line->operands + first;
     s->file_count = s->data ? 1 : line->operand_count - first;
     if (line->operand_count > first && s->data)

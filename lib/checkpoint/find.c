@@ -163,6 +163,11 @@ static alibi_status find_plain(char **path, const char *from, const struct alibi
         return find_best(path, from, call);
     if (kind == PATH_NONE)
         return fail(ALIBI_BAD_INPUT, "cannot open model '%s': %s", from, path_absent(from));
+    if (kind == PATH_FILE && ends_with(from, ".gguf"))
+        return fail(ALIBI_BAD_INPUT,
+                    "'%s' is not a model of this program: it is a GGUF file, which 'alibi import' "
+                    "reads",
+                    from);
     if (kind == PATH_FILE)
         return fail(ALIBI_BAD_INPUT, "'%s' is not a model: it is a file, not a folder", from);
     TRY_RETURN(checkpoint_find(path, from, call));

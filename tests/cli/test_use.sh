@@ -189,6 +189,13 @@ expect 2 "'slidin'.*did you mean 'sliding'" "$ALIBI" eval run --protocol slidin
 expect 2 "not both" "$ALIBI" eval run a.txt --data b.txt
 expect 3 "'absent'" "$ALIBI" eval absent
 expect 3 "'valid.txt' is not a model: it is a file, not a folder" "$ALIBI" eval valid.txt
+for command in eval "probe targets" fit score; do
+    expect 3 "'valid.txt' is not a model: .*; the model comes first, so give 'run' before it" \
+        "$ALIBI" $command valid.txt run
+done
+touch x.gguf
+expect 3 "'x.gguf' is not a model of this program: it is a GGUF file, which 'alibi import' reads" \
+    "$ALIBI" eval x.gguf valid.txt
 mkdir -p empty within/notes
 expect 3 "'empty' holds no checkpoint: it is empty; give the folder of a training run" \
     "$ALIBI" eval empty
