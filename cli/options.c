@@ -195,21 +195,38 @@ alibi_status cli_find_installed(const char *kind, const char *what, const char *
  * last walk moves the operands to the front of argv. */
 enum pass { COMMON_OPTIONS, OWN_OPTIONS, LAST_PASS };
 
+/* `--lengths 128 512` leaves 512 as an argument of its own. `before` is the option before it. */
+static alibi_status check_operand(const struct argument *before, const char *operand)
+{
+    const char *entry = operand + (*operand == ',');
+    size_t digits = strspn(entry, "0123456789"); /* a letter may follow: 64k */
+
+    if (!before->option || before->option->type != ALIBI_OPTION_INTS || digits == 0 ||
+        strlen(entry) > digits + 1 || access(operand, F_OK) == 0)
+        return ALIBI_OK;
+    return cli_fail(ALIBI_USAGE,
+                    "there is no file '%s'; if it belongs to the list of --%s, write a comma and "
+                    "no space: --%s %s,%s",
+                    operand, before->name, before->name, before->text, entry);
+}
+
 static alibi_status walk(const struct groups *g, struct cli_line *line, int argc, char **argv,
                          enum pass pass)
 {
     bool options_ended = false;
     int operands = 0;
+    struct argument argument = { .option = NULL };
 
     for (int i = 0; i < argc;) {
-        struct argument argument;
-
         if (!options_ended && strcmp(argv[i], "--") == 0) {
             options_ended = true;
             i++;
             continue;
         }
         if (options_ended || argv[i][0] != '-' || argv[i][1] == '\0') { /* "-": standard input */
+            if (!options_ended)
+                TRY_RETURN(check_operand(&argument, argv[i]));
+            argument.option = NULL;
             if (pass == LAST_PASS)
                 argv[operands] = argv[i];
             operands++;

@@ -119,6 +119,13 @@ expect 2 "option '--vocab': 10 is outside" "$ALIBI" tokenize --train book.txt --
 run "$ALIBI" eval run other.txt --protocol slide --quiet
 head -n 1 stdout | grep -q '^sliding' && pass "slide is sliding" || fail "slide" "not understood"
 
+for list in "--lengths 128 512" "--lengths 128 ,512" "--lengths=128 512"; do
+    expect 2 "no file ',?512'; if it belongs to the list of --lengths, .*: --lengths 128,512$" \
+        "$ALIBI" eval run $list
+done
+expect 2 "--seeds 1,2,3k$" "$ALIBI" compare book.txt --seeds 1, 2 3k --out new
+cp book.txt 512
+check "a number that is a file" "$ALIBI" eval run --lengths 16 512 book.txt --quiet
 expect 2 "option '--lengths': the list has an empty entry" "$ALIBI" eval run --lengths 16,,32
 
 # What to do.
