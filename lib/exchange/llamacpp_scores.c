@@ -103,6 +103,23 @@ static alibi_status find_cuts(struct cut **out, int64_t *cut_count,
     return ALIBI_OK;
 }
 
+/* A token may have a cut after every character, and each cut spells the whole token. So merges may
+ * take n^1.5 bytes for n bytes of tokens. */
+static alibi_status check_bytes(const struct cut *cuts, int64_t cut_count,
+                                const struct scored_token *sorted, const char *path)
+{
+    size_t bytes = 0;
+
+    for (int64_t i = 0; i < cut_count; i++)
+        bytes = size_sum(bytes, sorted[cuts[i].token].text.bytes);
+    if (bytes > TOKENIZER_BYTES_MAX)
+        return fail(ALIBI_BAD_INPUT,
+                    "'%s': the merges of its tokens would take more than %d bytes, the most that a "
+                    "tokenizer may have",
+                    path, TOKENIZER_BYTES_MAX);
+    return ALIBI_OK;
+}
+
 alibi_status llamacpp_merges(struct text *json, struct scored_token *tokens, int64_t count,
                              const char *path)
 {
@@ -115,6 +132,7 @@ alibi_status llamacpp_merges(struct text *json, struct scored_token *tokens, int
     for (int64_t i = 0; i < count; i++)
         TRY(check_token(&tokens[i], tokens, count, path));
     TRY(find_cuts(&cuts, &cut_count, tokens, count));
+    TRY(check_bytes(cuts, cut_count, tokens, path));
     for (int64_t i = 0; i < cut_count; i++) {
         const struct cut *c = &cuts[i];
         struct slice text = tokens[c->token].text;

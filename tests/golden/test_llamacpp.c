@@ -362,6 +362,24 @@ static void tokens_with_scores_that_no_merges_have_are_refused(void **state)
     }
 }
 
+/* A file of 0.7 MB whose merges, written out, would have 0.6 GB. */
+static void tokens_with_more_merges_than_a_tokenizer_may_have_are_refused(void **state)
+{
+    enum { COUNT = 1200 };
+    static char letters[COUNT];
+    static struct scored_token tokens[COUNT];
+    struct text json = { 0 };
+
+    (void)state;
+    memset(letters, 'a', sizeof letters);
+    for (int i = 0; i < COUNT; i++)
+        tokens[i] = (struct scored_token){ { letters, (size_t)i + 1 }, -i, i };
+    assert_fails(llamacpp_merges(&json, tokens, COUNT, "m.gguf"), ALIBI_BAD_INPUT,
+                 "'m.gguf': the merges of its tokens would take more than 268435456 bytes");
+    assert_int_equal(json.length, 0);
+    text_free(&json);
+}
+
 /* If a token can be made in two ways, the one with the longer left part is first. */
 static void merges_are_the_cuts_of_tokens_by_score(void **state)
 {
@@ -526,6 +544,7 @@ int main(void)
         cmocka_unit_test(tokenizers_of_files_give_the_ids_of_their_tokenizer_json),
         cmocka_unit_test(tokens_with_scores_give_the_ids_of_llamacpp),
         cmocka_unit_test(tokens_with_scores_that_no_merges_have_are_refused),
+        cmocka_unit_test(tokens_with_more_merges_than_a_tokenizer_may_have_are_refused),
         cmocka_unit_test(merges_are_the_cuts_of_tokens_by_score),
         cmocka_unit_test(tokenizers_come_back_from_their_tokens_and_merges),
         cmocka_unit_test(tokenizers_of_characters_have_scores_and_bytes),
