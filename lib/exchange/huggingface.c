@@ -360,23 +360,53 @@ static alibi_status write_files(const struct outgoing *o, const char *folder)
     return folder_sync(folder);
 }
 
+/* Whether an export writes a file of that name. */
+static bool is_of_export(const char *name)
+{
+    static const char *const names[] = { NAME_CONFIG,    "generation_config.json",
+                                         NAME_TOKENIZER, "tokenizer_config.json",
+                                         NAME_WEIGHTS,   NAME_WEIGHTS ".index.json" };
+
+    for (int i = 0; i < COUNT(names); i++) {
+        size_t length = strlen(names[i]);
+        if (strncmp(name, names[i], length) == 0 &&
+            (name[length] == '\0' || strcmp(name + length, NAME_ASIDE) == 0))
+            return true;
+    }
+    return strncmp(name, "model-", 6) == 0 && ends_with(name, ".safetensors");
+}
+
 /* A folder of that name that is not empty is somebody's work and is kept. The leftover of an
- * earlier attempt is removed. */
+ * earlier attempt is removed, unless it has other files. */
 static alibi_status make_room(const char *folder, const char *aside)
 {
-    enum path_kind kind;
+    alibi_status status;
+    enum path_kind kind, kind_aside;
     char **names = NULL;
     int count = 0;
 
-    TRY_RETURN(path_look(&kind, folder));
-    if (kind == PATH_FOLDER) {
-        TRY_RETURN(folder_list(&names, &count, folder));
-        names_free(names, count);
-    }
+    TRY(path_look(&kind, folder));
+    if (kind == PATH_FOLDER)
+        TRY(folder_list(&names, &count, folder));
     if (kind == PATH_FILE || count > 0)
-        return fail(ALIBI_BAD_INPUT, "cannot write a model to '%s': %s; use another --out", folder,
-                    kind == PATH_FILE ? "it is a file" : "the folder is not empty");
-    return folder_exists(aside) ? folder_remove(aside) : ALIBI_OK;
+        TRY(fail(ALIBI_BAD_INPUT, "cannot write a model to '%s': %s; use another --out", folder,
+                 kind == PATH_FILE ? "it is a file" : "the folder is not empty"));
+    TRY(path_look(&kind_aside, aside));
+    if (kind_aside != PATH_FOLDER)
+        goto out;
+    names_free(names, count);
+    names = NULL;
+    TRY(folder_list(&names, &count, aside));
+    for (int i = 0; i < count; i++)
+        if (!is_of_export(names[i]))
+            TRY(fail(ALIBI_BAD_INPUT,
+                     "cannot write a model to '%s': it is written to '%s' first, where '%s' is no "
+                     "file of an export; move that folder, or use another --out",
+                     folder, aside, names[i]));
+    TRY(folder_remove(aside));
+out:
+    names_free(names, count);
+    return status;
 }
 
 alibi_status huggingface_write(const struct outgoing *o, const char *folder)

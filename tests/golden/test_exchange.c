@@ -550,6 +550,32 @@ static void every_failure_is_reported_and_nothing_looks_complete(void **state)
     assert_true(fail_each_call("file", export_once, &p, ALIBI_IO, "") > 20);
 }
 
+/* An export is written to OUT.tmp and renamed. What an earlier one left there is removed, but not
+ * the work of somebody who has a folder of that name. */
+static void a_folder_where_an_export_would_be_written_first_keeps_other_files(void **state)
+{
+    static const struct alibi_export hf = { .format = ALIBI_HUGGING_FACE };
+    struct paths p = make_source("gpt2");
+    struct alibi_exchanged result;
+    char aside[600];
+
+    (void)state;
+    snprintf(aside, sizeof aside, "%s.tmp", p.out);
+    assert_ok(alibi_import(p.source, p.model, &result, test_call()));
+    assert_ok(folder_create(aside));
+    assert_ok(file_replace(within(aside, "config.json.tmp"), "{", 1));
+    assert_ok(file_replace(within(aside, "model-00001-of-00002.safetensors"), "", 0));
+    assert_ok(file_replace(within(aside, "notes.txt"), "mine", 4));
+    assert_fails(alibi_export(p.model, &hf, p.out, &result, test_call()), ALIBI_BAD_INPUT,
+                 "where 'notes.txt' is no file of an export");
+    assert_true(file_exists(within(aside, "notes.txt")));
+    assert_true(file_exists(within(aside, "model-00001-of-00002.safetensors")));
+    assert_ok(file_remove(within(aside, "notes.txt")));
+    assert_ok(alibi_export(p.model, &hf, p.out, &result, test_call()));
+    assert_false(folder_exists(aside));
+    assert_false(file_exists(within(p.out, "model-00001-of-00002.safetensors")));
+}
+
 static void stop_at_half(void *user, const struct alibi_progress *p)
 {
     (void)user;
@@ -604,6 +630,7 @@ int main(void)
         IN_FOLDER(what_is_not_known_is_refused_by_name),
         IN_FOLDER(weights_that_cannot_be_used_are_refused_by_name),
         IN_FOLDER(every_failure_is_reported_and_nothing_looks_complete),
+        IN_FOLDER(a_folder_where_an_export_would_be_written_first_keeps_other_files),
         IN_FOLDER(a_stopped_import_leaves_nothing),
         cmocka_unit_test(a_scaled_rotation_is_read_in_a_locale_with_a_decimal_comma),
     };
