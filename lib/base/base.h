@@ -121,9 +121,11 @@ alibi_status text_give(struct text *t, alibi_status status, char **out);
 struct file;
 
 alibi_status file_open_read(struct file **out, const char *path);
-/* Pipes and devices too; "-" is standard input. The size is then 0. A stop request of the call ends
- * a read that waits for a pipe or a device with ALIBI_INTERRUPTED. */
-alibi_status file_open_input(struct file **out, const char *path, const struct alibi_call *call);
+/* Pipes and devices too; "-" is standard input. The size is then 0. A stop request of the call, or
+ * of `unwanted`, which may be NULL, ends a read that waits for a pipe or a device with
+ * ALIBI_INTERRUPTED. */
+alibi_status file_open_input(struct file **out, const char *path, const struct alibi_call *call,
+                             const struct alibi_stop *unwanted);
 alibi_status file_create(struct file **out, const char *path);     /* truncates */
 alibi_status file_open_write(struct file **out, const char *path); /* as it is; it must exist */
 alibi_status file_open_append(struct file **out, const char *path);

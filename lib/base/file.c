@@ -14,9 +14,10 @@ struct file {
     int fd;
     char *path;
     int64_t size;
-    bool borrowed;                 /* standard input is not ours to close */
-    bool waits;                    /* a pipe or a device: a read may take any time */
-    const struct alibi_call *call; /* of an input: its stop request ends such a read */
+    bool borrowed;                     /* standard input is not ours to close */
+    bool waits;                        /* a pipe or a device: a read may take any time */
+    const struct alibi_call *call;     /* of an input: its stop request ends such a read, */
+    const struct alibi_stop *unwanted; /* and so does this one */
 };
 
 /* Whether the path is to blame, and not the machine. A path without read permission is bad input;
@@ -108,7 +109,8 @@ alibi_status file_open_read(struct file **out, const char *path)
     return open_file(out, path, path, O_RDONLY | O_NONBLOCK, "open");
 }
 
-alibi_status file_open_input(struct file **out, const char *path, const struct alibi_call *call)
+alibi_status file_open_input(struct file **out, const char *path, const struct alibi_call *call,
+                             const struct alibi_stop *unwanted)
 {
     alibi_status status;
     struct file *f = NULL;
@@ -117,6 +119,7 @@ alibi_status file_open_input(struct file **out, const char *path, const struct a
     TRY(NEW_ZERO_ARRAY(&f, 1, "an open file"));
     f->fd = -1;
     f->call = call;
+    f->unwanted = unwanted;
     f->borrowed = strcmp(path, "-") == 0;
     TRY(text_copy(&f->path, f->borrowed ? "standard input" : path));
     /* O_NONBLOCK: opening a pipe does not wait for its writer; reading does, and can be stopped. */
@@ -189,7 +192,7 @@ static alibi_status wait_for_input(const struct file *f)
     ssize_t ready = 0;
 
     while (ready == 0) {
-        if (call_stopped(f->call))
+        if (call_stopped(f->call) || alibi_stop_requested(f->unwanted))
             return fail(ALIBI_INTERRUPTED, "stopped while reading '%s'", f->path);
         ready = os_poll(&input, WAIT_MILLISECONDS);
     }

@@ -160,8 +160,9 @@ size_t byte_letter_put(char out[2], unsigned char byte);
 
 struct unpack;
 
-/* "-" is standard input. */
-alibi_status unpack_open(struct unpack **out, const char *path, const struct alibi_call *call);
+/* As file_open_input(). */
+alibi_status unpack_open(struct unpack **out, const char *path, const struct alibi_call *call,
+                         const struct alibi_stop *unwanted);
 /* *got < bytes only at the end. */
 alibi_status unpack_read(struct unpack *u, void *buffer, size_t bytes, size_t *got);
 int64_t unpack_position(const struct unpack *u); /* bytes of the packed file that were used */

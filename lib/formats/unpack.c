@@ -208,14 +208,15 @@ static const struct method *recognise(const unsigned char *start, size_t bytes)
     return &plain;
 }
 
-alibi_status unpack_open(struct unpack **out, const char *path, const struct alibi_call *call)
+alibi_status unpack_open(struct unpack **out, const char *path, const struct alibi_call *call,
+                         const struct alibi_stop *unwanted)
 {
     alibi_status status;
     struct unpack *u = NULL;
 
     TRY(NEW_ZERO_ARRAY(&u, 1, "an input file"));
     TRY(text_copy(&u->name, strcmp(path, "-") == 0 ? "standard input" : path));
-    TRY(file_open_input(&u->file, path, call));
+    TRY(file_open_input(&u->file, path, call, unwanted));
     TRY(NEW_ARRAY(&u->input, INPUT_BYTES, "a block of a file"));
     TRY(refill(u));
     u->method = recognise((const unsigned char *)u->input, u->end);

@@ -327,6 +327,7 @@ alibi_status count_pieces(struct tally *t, struct source *source, const struct p
     TRY(worker_new(&c.worker));
     TRY(count_blocks(&c));
 out:
+    source_abandon(source);
     worker_free(c.worker); /* first: it waits for a read that is still under way */
     for (int i = 0; c.cutters != NULL && i < c.stretches->threads; i++)
         cutter_free(c.cutters[i]);

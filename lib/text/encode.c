@@ -68,7 +68,8 @@ void encoding_close(struct encoding *e)
 {
     if (e == NULL)
         return;
-    worker_free(e->reader); /* before the block it writes to */
+    source_abandon(e->source); /* a failure does not wait for the writer of a pipe */
+    worker_free(e->reader);    /* before the block it writes to */
     block_fini(&e->block);
     for (int i = 0; e->encoders != NULL && i < e->stretches->threads; i++)
         encoder_free(e->encoders[i]);

@@ -172,7 +172,8 @@ struct source_entry {
 enum { NOTE_LINE_ENDS, NOTE_END_OF_TEXT, NOTE_NO_SEPARATOR, NOTES };
 
 struct source {
-    const struct alibi_call *call; /* its stop ends the reading of a pipe */
+    const struct alibi_call *call; /* its stop ends the reading of a pipe, */
+    struct alibi_stop unwanted;    /* and so does this one */
     struct source_entry *files;
     int64_t count, capacity;
     enum alibi_format format;
@@ -447,7 +448,7 @@ static alibi_status open_file(struct source *s)
 
     if (in->bytes == NULL)
         TRY_RETURN(NEW_ARRAY(&in->bytes, INPUT_BYTES, "a block of a file"));
-    TRY_RETURN(unpack_open(&in->unpack, path, s->call));
+    TRY_RETURN(unpack_open(&in->unpack, path, s->call, &s->unwanted));
     *in = (struct input){ .unpack = in->unpack, .bytes = in->bytes, .line = 1 };
     in->name = strcmp(path, "-") == 0 ? "standard input" : path;
     s->split = is_json(s, path)              ? split_json
@@ -623,6 +624,11 @@ alibi_status source_seek(struct source *s, struct place place)
     if (place.offset > 0)
         TRY_RETURN(look(s, &event));
     return place.offset == 0 || event == TEXT_COMES ? ALIBI_OK : refuse_place(s, place);
+}
+
+void source_abandon(struct source *s)
+{
+    alibi_stop_request(&s->unwanted);
 }
 
 /* ---- open and close */

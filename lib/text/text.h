@@ -146,6 +146,8 @@ bool source_skipped_mark(const struct source *s);
  * ends of its lines are part of it; blank lines are not documents. Text that is not UTF-8 or has a
  * byte 0 is refused; documents are never empty. ALIBI_BAD_INPUT names file and place. */
 alibi_status source_read(struct source *s, struct block *b, size_t bytes);
+/* Nothing is read any more: a read of another thread that waits for a pipe fails. */
+void source_abandon(struct source *s);
 /* Logs what was noticed in the files so far, such as Windows line ends. Between reads, in the
  * thread of the call. */
 void source_tell(struct source *s);

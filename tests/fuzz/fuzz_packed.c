@@ -22,7 +22,7 @@ static void unpack(struct unpacked *out, const char *path, size_t step)
     size_t got = step;
 
     out->bytes = 0;
-    out->status = unpack_open(&u, path, NULL);
+    out->status = unpack_open(&u, path, NULL, NULL);
     while (out->status == ALIBI_OK && got == step && out->bytes + step <= MOST) {
         out->status = unpack_read(u, out->at + out->bytes, step, &got);
         require(out->status != ALIBI_OK || got <= step);

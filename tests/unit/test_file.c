@@ -473,7 +473,7 @@ static alibi_status read_everything(const char *path, const char *file)
     TRY(folder_list_files(&paths, &count, path));
     assert_int_equal(count, 2);
     TRY(file_measure(&bytes, &modified, file));
-    TRY(file_open_input(&f, file, NULL));
+    TRY(file_open_input(&f, file, NULL, NULL));
     TRY(file_read(f, buffer, sizeof buffer, &got));
     TRY(mapping_open(&m, file));
     assert_memory_equal(mapping_view(m, &mapped), buffer, got);
@@ -563,7 +563,7 @@ static void assert_input(const char *path, const char *expected, int64_t size)
     char buffer[64] = "";
     size_t got = 0;
 
-    assert_ok(file_open_input(&f, path, NULL));
+    assert_ok(file_open_input(&f, path, NULL, NULL));
     assert_int_equal(file_size(f), size);
     assert_ok(file_read(f, buffer, sizeof buffer - 1, &got));
     assert_int_equal(got, strlen(expected));
@@ -586,8 +586,8 @@ static void regular_files_and_devices_are_input(void **state)
     assert_int_equal(bytes, 0);
     assert_fails(file_measure(&bytes, &modified, within(folder, "b")), ALIBI_BAD_INPUT,
                  "cannot open '");
-    assert_fails(file_open_input(&f, folder, NULL), ALIBI_BAD_INPUT, "it is a folder");
-    assert_fails(file_open_input(&f, within(folder, "b"), NULL), ALIBI_BAD_INPUT,
+    assert_fails(file_open_input(&f, folder, NULL, NULL), ALIBI_BAD_INPUT, "it is a folder");
+    assert_fails(file_open_input(&f, within(folder, "b"), NULL, NULL), ALIBI_BAD_INPUT,
                  "b': No such file or directory");
 }
 

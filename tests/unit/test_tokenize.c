@@ -5,6 +5,7 @@
 #include <omp.h>
 #include <signal.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 
 /* ---- ids and counts */
 
@@ -331,6 +332,63 @@ static void a_stop_is_seen_while_a_pipe_is_silent(void **state)
     close(other);
 }
 
+enum { READ_BYTES = 1 << 18 }; /* that source.c reads at a time */
+
+/* A child writes two blocks of text to the pipe, with a little of the next, and then nothing. */
+static pid_t write_and_pause(const char *path)
+{
+    pid_t child = fork();
+
+    if (child == 0) {
+        static char text[2 * READ_BYTES + 10];
+        int pipe = open(path, O_WRONLY);
+        memset(text, 'x', sizeof text);
+        memset(text + 5, ' ', 1);
+        alarm(10); /* if nobody kills it */
+        while (write(pipe, text, sizeof text) > 0)
+            pause();
+        _exit(1);
+    }
+    return child;
+}
+
+static bool take_none(void *user, const int32_t *ids, int64_t count, bool ends)
+{
+    (void)user;
+    (void)ids;
+    (void)count;
+    (void)ends;
+    return false;
+}
+
+/* The block after the last one that is wanted is being read by then. */
+static void a_failure_or_an_end_does_not_wait_for_the_writer_of_a_pipe(void **state)
+{
+    struct corpus *c = *state;
+    const char *path = keep(c, "pipe"), *folder = keep(c, "shards");
+    struct alibi_tokenize_result r;
+    alibi_tokenizer *ids = NULL;
+    double began = clock_seconds();
+
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_ok(tokenizer_new_ids(&ids, 10));
+    limits.block_bytes = READ_BYTES;
+    for (int i = 0; i < 2; i++) {
+        pid_t child = write_and_pause(path);
+        if (i == 0)
+            assert_fails(
+                tokenize_within(&limits, ids, &path, 1, NULL, 500, folder, &r, test_call()),
+                ALIBI_BAD_INPUT, "'xxxxx' is not an id");
+        else
+            assert_ok(tokenize_each_within(&limits, c->tokenizers[0], &path, 1, NULL, take_none,
+                                           NULL, test_call()));
+        assert_int_equal(kill(child, SIGKILL), 0);
+        assert_int_equal(waitpid(child, NULL, 0), child);
+    }
+    assert_true(clock_seconds() - began < 8);
+    alibi_tokenizer_free(ids);
+}
+
 static void a_shard_that_changed_since_is_found_before_anything_is_added(void **state)
 {
     struct corpus *c = *state;
@@ -610,6 +668,7 @@ int main(void)
         TEST(a_stop_is_seen_behind_each_shard_of_a_block),
         TEST(a_stop_before_the_first_shard_says_so),
         TEST(a_stop_is_seen_while_a_pipe_is_silent),
+        TEST(a_failure_or_an_end_does_not_wait_for_the_writer_of_a_pipe),
         TEST(a_shard_that_changed_since_is_found_before_anything_is_added),
         TEST(a_word_in_two_blocks_counts_once_though_a_stop_came_between),
         TEST(an_old_place_in_a_file_with_a_mark_is_refused),

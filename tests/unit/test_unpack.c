@@ -97,7 +97,7 @@ static alibi_status read_file(const char *path, char *out, size_t step, size_t *
     alibi_status status;
     struct unpack *u = NULL;
 
-    TRY(unpack_open(&u, path, test_call()));
+    TRY(unpack_open(&u, path, test_call(), NULL));
     TRY(drain(u, out, step, total));
 out:
     unpack_close(u);
@@ -114,7 +114,7 @@ static void assert_unpacks(const char *expected, size_t length, size_t step)
     size_t total = 0;
 
     write_file(path, packed.bytes, packed.length);
-    assert_ok(unpack_open(&u, path, test_call()));
+    assert_ok(unpack_open(&u, path, test_call(), NULL));
     assert_ok(drain(u, unpacked, step, &total));
     assert_int_equal(total, length);
     if (length > 0)
@@ -366,8 +366,8 @@ static void folders_and_missing_files_are_refused(void **state)
     struct unpack *u = NULL;
 
     (void)state;
-    assert_fails(unpack_open(&u, folder, test_call()), ALIBI_BAD_INPUT, "it is a folder");
-    assert_fails(unpack_open(&u, within(folder, "none"), test_call()), ALIBI_BAD_INPUT,
+    assert_fails(unpack_open(&u, folder, test_call(), NULL), ALIBI_BAD_INPUT, "it is a folder");
+    assert_fails(unpack_open(&u, within(folder, "none"), test_call(), NULL), ALIBI_BAD_INPUT,
                  "none': No such file or directory");
     assert_null(u);
     unpack_close(NULL);
