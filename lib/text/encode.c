@@ -27,8 +27,7 @@ struct encoding {
     struct encoder **encoders; /* [threads] */
     struct part_ids *parts;    /* [part_capacity], kept from block to block for their memory */
     int64_t part_capacity;
-    bool within_word; /* at the start of the next text */
-    struct ids ids;   /* all parts joined */
+    struct ids ids; /* all parts joined */
     int64_t *ends;
     int64_t end_count, end_capacity;
 };
@@ -52,6 +51,7 @@ alibi_status encoding_open(struct encoding **out, struct source *source, const a
     e->source = source;
     e->block_bytes = block_bytes;
     TRY(stretches_new(&e->stretches));
+    TRY(stretches_continue(e->stretches, source_before(source)));
     TRY(NEW_ZERO_ARRAY(&e->encoders, e->stretches->threads, "a list of encoders"));
     for (int i = 0; i < e->stretches->threads; i++)
         TRY(encoder_new(&e->encoders[i], t));
@@ -85,11 +85,6 @@ void encoding_close(struct encoding *e)
     mem_free(e);
 }
 
-void encoding_set_within_word(struct encoding *e)
-{
-    e->within_word = true;
-}
-
 /* ---- one part, on one thread */
 
 static alibi_status begin_part(void *user, int thread, int64_t part)
@@ -105,21 +100,18 @@ static alibi_status begin_part(void *user, int thread, int64_t part)
 
 /* Encodes, with the begin id before a document, and counts the words that begin here: at a byte
  * that is not blank, after one that is. The byte before `from` is known, except at the start of a
- * document, and where the source was sought into one. */
+ * document. */
 static alibi_status run_part(void *user, int thread, int64_t part, const struct stretch *s,
                              size_t *reached)
 {
     struct encoding *e = user;
     struct part_ids *p = &e->parts[part];
-    bool at_start = e->stretches->from == 0 && s->text == e->stretches->text;
-    bool within = s->from > 0 ? !is_white_space(s->text[s->from - 1]) : at_start && e->within_word;
-    struct stretch stretch = *s;
+    bool within = s->from > 0 && !is_white_space(s->text[s->from - 1]);
     int64_t before = p->ids.count;
 
-    stretch.continues = s->from == 0 && at_start && e->stretches->start.offset > 0;
-    if (s->from == 0 && !stretch.continues)
+    if (s->from == 0)
         TRY_RETURN(encoder_begin(e->encoders[thread], &p->ids));
-    TRY_RETURN(encoder_run(e->encoders[thread], &stretch, &p->ids, reached));
+    TRY_RETURN(encoder_run(e->encoders[thread], s, &p->ids, reached));
     if (*reached == s->from) /* more text is needed: the document begins with the next block */
         p->ids.count = before;
     for (size_t i = s->from; i < *reached; i++) {
@@ -179,7 +171,7 @@ static alibi_status join_parts(struct encoding *e, int64_t *words)
  * be called. */
 alibi_status encoding_next(struct encoding *e, struct encoded *out)
 {
-    struct encoded text = { .within_word = e->within_word };
+    struct encoded text = { 0 };
     struct stretches *s = e->stretches;
     struct stretch_work work = { e, begin_part, run_part, end_document };
 
@@ -214,10 +206,6 @@ alibi_status encoding_next(struct encoding *e, struct encoded *out)
             return stretches_fail(s, e->source, status);
         TRY_RETURN(join_parts(e, &text.words));
         text.bytes += (int64_t)(s->reached - s->from);
-        if (s->end_count > 0 && s->ends[s->end_count - 1] == s->reached)
-            e->within_word = false;
-        else if (s->reached > s->from || s->end_count > 0)
-            e->within_word = !is_white_space(s->text[s->reached - 1]);
     }
     text.ids = e->ids.at;
     text.count = e->ids.count;

@@ -4,7 +4,7 @@
  *                    "documents", "tokens", "words", "bytes",
  *                    "shards": [ { "name", "tokens", "crc32" } ... ], "crc32" }
  *   progress.json  { "format": 1, "request": crc32 of request.json,
- *                    "file", "document", "offset", "within_word", "skip",
+ *                    "file", "document", "offset", "marks_skipped", "skip",
  *                    "documents", "tokens", "words", "bytes", "shards": [ ... ], "crc32" }
  *   request.json   { "version": 1, "tokenizer", "vocab", "checksum", "shard_tokens",
  *                    "format", "field", "document", "files": [ { "path", "bytes", "modified" } ] }
@@ -167,7 +167,6 @@ void progress_format(const struct progress *p, struct text *json)
     json_write_int(&w, "document", p->place.document);
     json_write_int(&w, "offset", p->place.offset);
     json_write_int(&w, "marks_skipped", !p->counts_marks);
-    json_write_int(&w, "within_word", p->within_word);
     json_write_int(&w, "skip", p->skip);
     json_write_int(&w, "documents", p->documents);
     json_write_int(&w, "tokens", p->tokens);
@@ -183,14 +182,13 @@ alibi_status progress_read(struct progress *p, const char *folder)
     struct progress read = { 0 };
     json_t *json = NULL;
     char *path = NULL;
-    int64_t request, within_word, in_shards;
+    int64_t request, in_shards;
 
     TRY(read_file(&json, &path, folder, NAME_SHARD_PROGRESS));
     TRY(json_get_int(json, "request", 0, UINT32_MAX, &request, path));
     TRY(json_get_int(json, "file", 0, COUNT_MAX, &read.place.file, path));
     TRY(json_get_int(json, "document", 0, COUNT_MAX, &read.place.document, path));
     TRY(json_get_int(json, "offset", 0, COUNT_MAX, &read.place.offset, path));
-    TRY(json_get_int(json, "within_word", 0, 1, &within_word, path));
     TRY(json_get_int(json, "skip", 0, INT64_MAX, &read.skip, path));
     TRY(json_get_int(json, "documents", 0, COUNT_MAX, &read.documents, path));
     TRY(json_get_int(json, "tokens", 0, INT64_MAX, &read.tokens, path));
@@ -203,7 +201,6 @@ alibi_status progress_read(struct progress *p, const char *folder)
                  path, (long long)in_shards, (long long)read.tokens, (long long)read.skip));
     read.request = (uint32_t)request;
     read.counts_marks = json_integer_value(json_object_get(json, "marks_skipped")) == 0;
-    read.within_word = within_word != 0;
     *p = read;
     read = (struct progress){ 0 };
 out:

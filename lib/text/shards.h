@@ -29,7 +29,6 @@ struct progress {
      * these shards. The counts are those of the text before `place`. */
     struct place place;
     bool counts_marks; /* the first versions counted byte-order marks as text */
-    bool within_word;
     int64_t skip;
     int64_t documents, tokens, words, bytes;
 };

@@ -198,6 +198,8 @@ struct source {
     struct slice run;
     bool ended;
     struct place at;
+    char before[LONGEST_CHARACTER]; /* the last bytes of the document that source_seek() skipped */
+    size_t before_bytes;
     bool any_document, any_separator, sought;
     struct {
         bool due, told;
@@ -596,6 +598,18 @@ static alibi_status refuse_place(const struct source *s, struct place place)
                 (long long)place.offset, (long long)place.document);
 }
 
+static void skip_text(struct source *s, size_t bytes)
+{
+    size_t kept = bytes < LONGEST_CHARACTER ? LONGEST_CHARACTER - bytes : 0;
+    size_t taken = LONGEST_CHARACTER - kept;
+
+    kept = kept < s->before_bytes ? kept : s->before_bytes;
+    memmove(s->before, s->before + s->before_bytes - kept, kept);
+    memcpy(s->before + kept, s->run.at + bytes - taken, taken);
+    s->before_bytes = kept + taken;
+    take_text(s, bytes);
+}
+
 alibi_status source_seek(struct source *s, struct place place)
 {
     enum event event = TEXT_COMES;
@@ -613,10 +627,11 @@ alibi_status source_seek(struct source *s, struct place place)
         TRY_RETURN(look(s, &event));
         if (event == DOCUMENT_ENDS && s->at.document < place.document) {
             end_document(s);
+            s->before_bytes = 0;
         } else if (event == TEXT_COMES) {
             int64_t left = place.offset - s->at.offset;
             bool there = s->at.document == place.document && (int64_t)s->run.bytes > left;
-            take_text(s, there ? (size_t)left : s->run.bytes);
+            skip_text(s, there ? (size_t)left : s->run.bytes);
         } else {
             return refuse_place(s, place);
         }
@@ -629,6 +644,11 @@ alibi_status source_seek(struct source *s, struct place place)
 void source_abandon(struct source *s)
 {
     alibi_stop_request(&s->unwanted);
+}
+
+struct slice source_before(const struct source *s)
+{
+    return (struct slice){ s->before, s->before_bytes };
 }
 
 /* ---- open and close */

@@ -79,6 +79,8 @@ struct stretches {
 
 alibi_status stretches_new(struct stretches **out);
 void stretches_free(struct stretches *s); /* NULL is fine */
+/* The first block continues a document, of which these are the last bytes. Before anything else. */
+alibi_status stretches_continue(struct stretches *s, struct slice before);
 alibi_status stretches_take(struct stretches *s, const struct block *b);
 /* The failure that is first in the text, if there was any: the same on any number of threads. */
 alibi_status stretches_run(struct stretches *s, const struct stretch_work *work);

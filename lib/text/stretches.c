@@ -32,6 +32,16 @@ void stretches_free(struct stretches *s)
     mem_free(s);
 }
 
+alibi_status stretches_continue(struct stretches *s, struct slice before)
+{
+    if (before.bytes == 0)
+        return ALIBI_OK;
+    TRY_RETURN(mem_new((void **)&s->text, before.bytes, "text"));
+    memcpy(s->text, before.at, before.bytes);
+    s->capacity = s->bytes = s->from = s->reached = before.bytes;
+    return ALIBI_OK;
+}
+
 /* ---- parts */
 
 /* Punctuation of ASCII, and the blocks of UTF-8 with that of Chinese and Japanese. */

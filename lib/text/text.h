@@ -139,6 +139,8 @@ int64_t source_bytes_total(const struct source *s);
 int64_t source_bytes_done(const struct source *s);
 /* Continues as if `place` had been reached by reading. Only before the first read. */
 alibi_status source_seek(struct source *s, struct place place);
+/* The last bytes of the document before that place, enough for a character. */
+struct slice source_before(const struct source *s);
 /* Whether the file that is being read began with a byte-order mark, which no place counts. */
 bool source_skipped_mark(const struct source *s);
 /* Replaces the content of the block by the next `bytes` of text, about. At the end of the input
@@ -171,7 +173,6 @@ struct encoded {
     int64_t end_count;
     int64_t words, bytes; /* of the text of these ids; a word counts where it begins */
     struct place start;   /* of the first id: a source that starts there gives the same ids */
-    bool within_word;     /* `start` is within a word that began before */
     int64_t source_bytes; /* source_bytes_done() when their text had been read */
 };
 
@@ -181,9 +182,6 @@ enum { ENCODING_BLOCK_BYTES = 8 << 20 };
 alibi_status encoding_open(struct encoding **out, struct source *source, const alibi_tokenizer *t,
                            size_t block_bytes);
 void encoding_close(struct encoding *e); /* NULL is fine */
-/* The source was sought to a place where encoded.within_word was true. Before the first
- * encoding_next(). */
-void encoding_set_within_word(struct encoding *e);
 /* The ids of the next block, borrowed until the next call; count == 0 at the end, where ends and
  * counts may still follow (of text that gives no ids). The same blocks on any number of threads. */
 alibi_status encoding_next(struct encoding *e, struct encoded *out);

@@ -191,7 +191,6 @@ static alibi_status write_blocks(struct tokenizing *t)
             break;
         known = known < 0 ? 0 : known < e.count ? known : e.count;
         p->place = e.start;
-        p->within_word = e.within_word;
         TRY_RETURN(compare_ids(t, e.ids, known));
         TRY_RETURN(write_ids(t, e.ids + known, e.count - known));
         count_block(p, &e);
@@ -238,7 +237,6 @@ static alibi_status resume(struct tokenizing *t, bool certain)
     }
     /* A pipe may have another text, so all of it is tokenized again and compared. */
     p->place = (struct place){ 0 };
-    p->within_word = false;
     p->skip = p->documents = p->tokens = p->words = p->bytes = 0;
     return ALIBI_OK;
 }
@@ -253,8 +251,6 @@ static alibi_status write_all(struct tokenizing *t, bool certain)
         TRY_RETURN(resume(t, certain));
     t->meter = meter_start(t->source, p->tokens);
     TRY_RETURN(encoding_open(&t->encoding, t->source, t->tokenizer, t->limits->block_bytes));
-    if (p->within_word)
-        encoding_set_within_word(t->encoding);
     TRY_RETURN(write_blocks(t));
     if (p->shards.count == 0)
         return fail(ALIBI_BAD_INPUT, "nothing to tokenize: there is no text in '%s'%s",

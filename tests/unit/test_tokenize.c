@@ -251,6 +251,37 @@ static void stopped_at_any_block_it_goes_on_to_the_same_bytes(void **state)
     }
 }
 
+/* The digit before "one" makes it a part of a word, also where a resumed call begins at "one". */
+static void a_resumed_call_knows_the_letter_before_its_first_word(void **state)
+{
+    enum { REPEATS = 2000, BYTES = 5 * REPEATS };
+    static char text[BYTES + 1];
+    struct corpus *c = *state;
+    const char *whole = keep(c, "whole"), *parts = keep(c, "parts"), *path = keep(c, "text");
+    struct alibi_tokenize_result result;
+    alibi_tokenizer *t = NULL;
+
+    for (int i = 0; i < REPEATS; i++)
+        memcpy(text + 5 * i, "1one ", 5);
+    write_file(path, text, BYTES);
+    assert_ok(alibi_tokenizer_open(&t, TEST_FOLDER "/golden/tokenizers/words.json", NULL));
+    for (limits.block_bytes = 1700; limits.block_bytes < 1705; limits.block_bytes++) {
+        alibi_status status = ALIBI_INTERRUPTED;
+        assert_ok(tokenize_within(&limits, t, &path, 1, NULL, 500, whole, &result, test_call()));
+        for (int stops = 0; status != ALIBI_OK && stops < 20; stops++) {
+            struct stopper s = { .stop_at = 2 };
+            test_watch(&s, stop_at_report, keep_line);
+            status = tokenize_within(&limits, t, &path, 1, NULL, 500, parts, &result, test_call());
+        }
+        test_watch(NULL, NULL, NULL);
+        assert_ok(status);
+        assert_same_folder(whole, parts);
+        remove_folder(whole);
+        remove_folder(parts);
+    }
+    alibi_tokenizer_free(t);
+}
+
 static void stop_at_once(void *user, const struct alibi_progress *p)
 {
     (void)user;
@@ -665,6 +696,7 @@ int main(void)
         TEST(documents_are_handed_over_in_order_with_their_ends),
         TEST(a_document_is_handed_over_in_runs_of_bounded_length),
         TEST(stopped_at_any_block_it_goes_on_to_the_same_bytes),
+        TEST(a_resumed_call_knows_the_letter_before_its_first_word),
         TEST(a_stop_is_seen_behind_each_shard_of_a_block),
         TEST(a_stop_before_the_first_shard_says_so),
         TEST(a_stop_is_seen_while_a_pipe_is_silent),
