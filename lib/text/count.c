@@ -33,7 +33,8 @@ void tally_fini(struct tally *t)
         tally_shard_fini(&t->shards[i]);
 }
 
-void tally_clear(struct tally *t)
+/* Drops all pieces and keeps the memory. */
+static void tally_clear(struct tally *t)
 {
     for (int i = 0; i < TALLY_SHARDS; i++) {
         struct tally_shard *s = &t->shards[i];
@@ -125,7 +126,9 @@ size_t tally_bytes(const struct tally *t)
     return bytes;
 }
 
-alibi_status tally_drop(struct tally *t, int64_t floor)
+/* Drops every piece that occurs at most `floor` times. Only for a tally that tally_merge() filled.
+ */
+static alibi_status tally_drop(struct tally *t, int64_t floor)
 {
     for (int k = 0; k < TALLY_SHARDS; k++) {
         struct tally_shard *s = &t->shards[k], fresh = { 0 };

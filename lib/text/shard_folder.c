@@ -84,25 +84,13 @@ static alibi_status clear_leftovers(const struct listing *l, const char *folder,
 
 /* ---- writing */
 
-static alibi_status put(const char *folder, const char *name, const struct text *content)
-{
-    alibi_status status;
-    char *path = NULL;
-
-    TRY(path_join(&path, folder, name));
-    TRY(sealed_write(path, content));
-out:
-    mem_free(path);
-    return status;
-}
-
 alibi_status shard_folder_put_tokenizer(const char *folder, const alibi_tokenizer *t)
 {
     alibi_status status;
     struct text json = { 0 };
 
     TRY(tokenizer_format(t, &json));
-    TRY(put(folder, NAME_TOKENIZER, &json));
+    TRY(file_replace_within(folder, NAME_TOKENIZER, &json));
 out:
     text_free(&json);
     return status;
@@ -114,7 +102,7 @@ alibi_status shard_folder_save(const char *folder, const struct progress *progre
     alibi_status status;
 
     progress_format(progress, &json);
-    status = put(folder, NAME_SHARD_PROGRESS, &json);
+    status = file_replace_within(folder, NAME_SHARD_PROGRESS, &json);
     text_free(&json);
     return status;
 }
@@ -125,7 +113,7 @@ alibi_status shard_folder_finish(const char *folder, const struct shard_index *i
     struct text json = { 0 };
 
     shard_index_format(index, &json);
-    TRY(put(folder, NAME_SHARD_INDEX, &json));
+    TRY(file_replace_within(folder, NAME_SHARD_INDEX, &json));
     TRY(file_remove_within(folder, NAME_SHARD_PROGRESS));
 out:
     text_free(&json);
@@ -183,7 +171,7 @@ static alibi_status open_unfinished(const struct listing *l, const char *folder,
         read.request = crc;
         TRY(file_remove_within(folder, NAME_SHARD_PROGRESS));
         TRY(clear_leftovers(l, folder, 0));
-        TRY(put(folder, NAME_SHARD_REQUEST, request));
+        TRY(file_replace_within(folder, NAME_SHARD_REQUEST, request));
         TRY(shard_folder_save(folder, &read));
     } else {
         TRY(request_compare(&same, request, folder));

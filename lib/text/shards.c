@@ -24,7 +24,7 @@ static int64_t smaller(int64_t a, int64_t b)
 
 /* ---- the list */
 
-void shard_fini(struct shard *s)
+static void shard_fini(struct shard *s)
 {
     if (s->mapping == NULL)
         mem_free(s->ids);

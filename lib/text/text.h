@@ -269,7 +269,6 @@ void shard_seal(struct shard *s); /* computes its checksum; those of files are s
 alibi_status shard_check(const struct shard *s, int64_t vocab);
 int64_t shard_largest(const struct shard *s); /* of its ids; -1: there is none */
 uint32_t shard_id(const struct shard *s, int64_t i);
-void shard_fini(struct shard *s);
 void shards_fini(struct shards *l);
 
 /* ---- corpus (corpus.c, span.c) */

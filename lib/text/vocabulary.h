@@ -33,8 +33,7 @@ struct tally {
     struct tally_shard shards[TALLY_SHARDS];
 };
 
-void tally_fini(struct tally *t);  /* start from {0} */
-void tally_clear(struct tally *t); /* drops all pieces and keeps the memory */
+void tally_fini(struct tally *t); /* start from {0} */
 
 /* Counts a piece, which is borrowed. */
 alibi_status tally_add(struct tally *t, const char *at, size_t bytes);
@@ -43,9 +42,6 @@ alibi_status tally_merge(struct tally *t, const struct tally *from, int shard);
 
 int64_t tally_count(const struct tally *t);
 size_t tally_bytes(const struct tally *t);
-
-/* Drops every piece that occurs at most `floor` times. Only for a tally that tally_merge filled. */
-alibi_status tally_drop(struct tally *t, int64_t floor);
 
 /* All pieces as one array, borrowed from the tally (mem_free the array). */
 alibi_status tally_list(const struct tally *t, struct piece **out, int64_t *count);
