@@ -1,5 +1,6 @@
 /* safetensors_source.c - tensors of safetensors files: of one, or of several that an index names */
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/names.h"
@@ -54,7 +55,6 @@ static alibi_status read_rows(struct tensor_source *s, int tensor, int64_t row, 
     return ALIBI_OK;
 }
 
-/* Two files must not have a tensor in common. */
 static alibi_status add_file(struct files_source *f, const char *path)
 {
     const struct safetensors *header;
@@ -72,14 +72,41 @@ static alibi_status add_file(struct files_source *f, const char *path)
     TRY_RETURN(mem_grow((void **)&f->file_of, (size_t)count * sizeof *f->file_of,
                         (size_t)(count + header->count) * sizeof *f->file_of, "a list of tensors"));
     for (int i = 0; i < header->count; i++) {
-        if (f->file_count > 1 && tensor_source_find(&f->base, header->tensors[i].name, count) >= 0)
-            return fail(ALIBI_BAD_INPUT, "'%s': tensor '%s' is in another file as well", path,
-                        header->tensors[i].name);
         f->base.tensors[count + i] = header->tensors[i];
         f->file_of[count + i] = f->file_count - 1;
     }
     f->base.count += header->count;
     return ALIBI_OK;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    const struct safetensor *s = *(const struct safetensor *const *)a,
+                            *t = *(const struct safetensor *const *)b;
+    int order = strcmp(s->name, t->name);
+
+    return order != 0 ? order : s < t ? -1 : s > t;
+}
+
+/* Two files must not have a tensor in common. */
+static alibi_status check_distinct(const struct files_source *f, char *const *paths)
+{
+    alibi_status status;
+    const struct safetensor **sorted = NULL;
+    int count = f->base.count;
+
+    TRY(NEW_ARRAY(&sorted, count, "a list of tensors"));
+    for (int i = 0; i < count; i++)
+        sorted[i] = &f->base.tensors[i];
+    if (count > 0)
+        qsort(sorted, (size_t)count, sizeof *sorted, compare_names);
+    for (int i = 1; i < count; i++)
+        if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
+            TRY(fail(ALIBI_BAD_INPUT, "'%s': tensor '%s' is in another file as well",
+                     paths[f->file_of[sorted[i] - f->base.tensors]], sorted[i]->name));
+out:
+    mem_free(sorted);
+    return status;
 }
 
 static alibi_status open_files(struct tensor_source **out, char *const *paths, int count)
@@ -96,6 +123,7 @@ static alibi_status open_files(struct tensor_source **out, char *const *paths, i
     TRY(NEW_ZERO_ARRAY(&f->headers, count, "a source of tensors"));
     for (int i = 0; i < count; i++)
         TRY(add_file(f, paths[i]));
+    TRY(check_distinct(f, paths));
     *out = &f->base;
     f = NULL;
 out:

@@ -494,6 +494,48 @@ static void weights_that_cannot_be_used_are_refused_by_name(void **state)
     mem_free(bytes);
 }
 
+/* A file of `count` tensors without numbers, whose names are first, first + 1, ... */
+static void write_tensors(const char *path, int first, int count)
+{
+    struct safetensor *tensors = NULL;
+    struct text header = { 0 };
+    char *letters = NULL;
+
+    assert_ok(NEW_ZERO_ARRAY(&tensors, count, "tensors"));
+    assert_ok(NEW_ARRAY(&letters, 24 * (int64_t)count, "names"));
+    for (int i = 0; i < count; i++) {
+        tensors[i] = (struct safetensor){ .name = letters + 24 * i, .type = "F32", .rank = 1 };
+        snprintf(tensors[i].name, 24, "%d", first + i);
+    }
+    assert_ok(safetensors_header(&header, tensors, count));
+    write_file(path, header.data, header.length);
+    text_free(&header);
+    mem_free(letters);
+    mem_free(tensors);
+}
+
+/* Comparing each name with all before it would take a minute. */
+static void a_tensor_in_two_files_is_found_among_many(void **state)
+{
+    enum { MANY = 200000 };
+    static const char index[] =
+        "{\"weight_map\": {\"a\": \"a.safetensors\", \"b\": \"b.safetensors\"}}";
+    struct tensor_source *source = NULL;
+    double began = clock_seconds();
+
+    (void)state;
+    write_file(within(folder, "model.safetensors.index.json"), index, strlen(index));
+    write_tensors(within(folder, "a.safetensors"), 0, MANY);
+    write_tensors(within(folder, "b.safetensors"), MANY, MANY);
+    assert_ok(safetensors_source_folder(&source, folder));
+    assert_int_equal(source->count, 2 * MANY);
+    tensor_source_free(source);
+    write_tensors(within(folder, "b.safetensors"), MANY - 1, 2);
+    assert_fails(safetensors_source_folder(&source, folder), ALIBI_BAD_INPUT,
+                 "b.safetensors': tensor '199999' is in another file as well");
+    assert_true(clock_seconds() - began < 20);
+}
+
 /* ---- faults and stops */
 
 /* After the call under test no fault is due any more. */
@@ -629,6 +671,7 @@ int main(void)
         IN_FOLDER(a_model_of_no_family_is_refused_with_the_closest_one),
         IN_FOLDER(what_is_not_known_is_refused_by_name),
         IN_FOLDER(weights_that_cannot_be_used_are_refused_by_name),
+        IN_FOLDER(a_tensor_in_two_files_is_found_among_many),
         IN_FOLDER(every_failure_is_reported_and_nothing_looks_complete),
         IN_FOLDER(a_folder_where_an_export_would_be_written_first_keeps_other_files),
         IN_FOLDER(a_stopped_import_leaves_nothing),
