@@ -60,8 +60,8 @@ static int64_t count_lines(const char *bytes, size_t length)
     return lines;
 }
 
-/* Text in any encoding has hardly a control character but those of lines and pages; a tenth of
- * random bytes are others. */
+/* Text in any encoding has almost no control characters other than those of lines and pages. Of
+ * random bytes, a tenth are such characters. */
 static bool is_binary(const char *bytes, size_t length)
 {
     size_t controls = 0;
@@ -436,7 +436,7 @@ void source_tell(struct source *s)
 
     for (int i = 0; i < NOTES; i++) {
         if (s->notes[i].due && !s->notes[i].told)
-            call_note(s->call, "'%s' %s", s->files[s->notes[i].file].path, what[i]);
+            call_note(s->call, "'%s' %s", source_name(s, s->notes[i].file), what[i]);
         s->notes[i].told = s->notes[i].due;
     }
 }
@@ -452,7 +452,7 @@ static alibi_status open_file(struct source *s)
         TRY_RETURN(NEW_ARRAY(&in->bytes, INPUT_BYTES, "a block of a file"));
     TRY_RETURN(unpack_open(&in->unpack, path, s->call, &s->unwanted));
     *in = (struct input){ .unpack = in->unpack, .bytes = in->bytes, .line = 1 };
-    in->name = strcmp(path, "-") == 0 ? "standard input" : path;
+    in->name = source_name(s, s->at.file);
     s->split = is_json(s, path)              ? split_json
                : s->document == BY_FILE      ? split_file
                : s->document == BY_SEPARATOR ? split_at_separator
@@ -581,7 +581,7 @@ alibi_status source_read(struct source *s, struct block *b, size_t bytes)
             break;
         case ALL_ENDS:
             if (!s->any_document && !s->sought)
-                return fail(ALIBI_BAD_INPUT, "there is no text in '%s'%s", s->files[0].path,
+                return fail(ALIBI_BAD_INPUT, "there is no text in '%s'%s", source_name(s, 0),
                             s->count > 1 ? " and the other files" : "");
             return ALIBI_OK;
         }
@@ -593,7 +593,7 @@ alibi_status source_read(struct source *s, struct block *b, size_t bytes)
 static alibi_status refuse_place(const struct source *s, struct place place)
 {
     return fail(ALIBI_BAD_INPUT, "the input has changed: '%s' has no byte %lld of document %lld",
-                place.file >= 0 && place.file < s->count ? s->files[place.file].path
+                place.file >= 0 && place.file < s->count ? source_name(s, place.file)
                                                          : "a file that is gone",
                 (long long)place.offset, (long long)place.document);
 }
@@ -788,6 +788,11 @@ int source_file_count(const struct source *s)
 const char *source_file(const struct source *s, int64_t file)
 {
     return s->files[file].path;
+}
+
+const char *source_name(const struct source *s, int64_t file)
+{
+    return strcmp(s->files[file].path, "-") == 0 ? "standard input" : s->files[file].path;
 }
 
 int64_t source_bytes_total(const struct source *s)

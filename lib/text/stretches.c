@@ -227,7 +227,7 @@ alibi_status stretches_fail(const struct stretches *s, const struct source *sour
     at.offset = first_document ? at.offset + (int64_t)(p->reached - s->from)
                                : (int64_t)(p->reached - s->ends[p->document - 1]);
     return fail_context(status, "'%s', document %lld%s, from byte %lld on",
-                        source_file(source, at.file), (long long)(at.document + p->document + 1),
+                        source_name(source, at.file), (long long)(at.document + p->document + 1),
                         first_document || last_file ? "" : " with those of later files",
                         (long long)at.offset);
 }

@@ -134,6 +134,7 @@ alibi_status source_open_builtin(struct source **out, const struct alibi_builtin
 void source_close(struct source *s);
 int source_file_count(const struct source *s);
 const char *source_file(const struct source *s, int64_t file); /* its path */
+const char *source_name(const struct source *s, int64_t file); /* the same for messages */
 /* Bytes of all files on the disk, packed or not; 0: unknown. And those read so far. */
 int64_t source_bytes_total(const struct source *s);
 int64_t source_bytes_done(const struct source *s);

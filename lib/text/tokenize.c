@@ -223,7 +223,7 @@ static alibi_status resume(struct tokenizing *t, bool certain)
                     t->folder, (long long)p->place.file + 1, source_file_count(t->source));
     call_note(t->call, "resuming '%s' after %lld shards with %lld tokens, at '%s', document %lld",
               t->folder, (long long)p->shards.count, (long long)t->before,
-              source_file(t->source, p->place.file), (long long)p->place.document + 1);
+              source_name(t->source, p->place.file), (long long)p->place.document + 1);
     if (certain) {
         TRY_RETURN(source_seek(t->source, p->place));
         if (p->counts_marks && p->place.document == 0 && p->place.offset > 0 &&
@@ -231,7 +231,7 @@ static alibi_status resume(struct tokenizing *t, bool certain)
             return fail(ALIBI_BAD_INPUT,
                         "cannot resume '%s': an earlier version began it and counted the "
                         "byte-order mark of '%s'; use another --out",
-                        t->folder, source_file(t->source, p->place.file));
+                        t->folder, source_name(t->source, p->place.file));
         p->counts_marks = false;
         return ALIBI_OK;
     }
@@ -254,7 +254,7 @@ static alibi_status write_all(struct tokenizing *t, bool certain)
     TRY_RETURN(write_blocks(t));
     if (p->shards.count == 0)
         return fail(ALIBI_BAD_INPUT, "nothing to tokenize: there is no text in '%s'%s",
-                    source_file(t->source, 0),
+                    source_name(t->source, 0),
                     source_file_count(t->source) > 1 ? " and the files after it" : "");
     index.documents = p->documents;
     index.tokens = p->tokens;

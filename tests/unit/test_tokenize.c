@@ -684,6 +684,25 @@ static void standard_input_that_is_fed_another_text_is_refused(void **state)
     assert_true(same_file(within(folder, NAME_SHARD_INDEX), within(whole, NAME_SHARD_INDEX)));
 }
 
+static void standard_input_is_called_so(void **state)
+{
+    static const struct alibi_reading lines = { .document = "line" };
+    struct corpus *c = *state;
+    const char *blank = keep(c, "blank"), *dash = "-";
+    int before = dup(STDIN_FILENO), fd;
+    struct alibi_tokenize_result r;
+
+    write_file(blank, " \n\n", 3);
+    fd = open(blank, O_RDONLY);
+    assert_true(before >= 0 && fd >= 0 && dup2(fd, STDIN_FILENO) == STDIN_FILENO);
+    assert_fails(tokenize_within(&limits, c->tokenizers[0], &dash, 1, &lines, 500,
+                                 keep(c, "shards"), &r, test_call()),
+                 ALIBI_BAD_INPUT, "there is no text in 'standard input'");
+    dup2(before, STDIN_FILENO);
+    close(before);
+    close(fd);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -710,6 +729,7 @@ int main(void)
         TEST(a_finished_folder_stays_as_it_is),
         TEST(standard_input_goes_on_when_it_is_fed_the_same_again),
         TEST(standard_input_that_is_fed_another_text_is_refused),
+        TEST(standard_input_is_called_so),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
