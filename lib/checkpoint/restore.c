@@ -8,8 +8,6 @@
 #include "base/names.h"
 #include "checkpoint/parts.h"
 
-enum { TEXT_PART_MAX = 64 << 20 };
-
 /* ---- finding */
 
 alibi_status checkpoint_verify_together(const char *path, alibi_comm *comm)
@@ -75,10 +73,11 @@ struct part_text {
     size_t length;
 };
 
+/* The tokenizer is the longest one. */
 static alibi_status read_part(struct part_text *t, const char *checkpoint, enum part_id part)
 {
     TRY_RETURN(path_join(&t->path, checkpoint, part_names[part]));
-    return file_read_all(&t->bytes, &t->length, t->path, TEXT_PART_MAX);
+    return file_read_all(&t->bytes, &t->length, t->path, TOKENIZER_BYTES_MAX);
 }
 
 static void part_text_fini(struct part_text *t)

@@ -237,6 +237,26 @@ static void a_tokenizer_or_state_that_makes_no_sense_is_named(void **state)
                  "state.json' line 2: 'step': -4 is out of range");
 }
 
+static void a_tokenizer_may_be_as_long_here_as_anywhere(void **state)
+{
+    enum { LONGER = 65 << 20 };
+    struct site *p = *state;
+    struct alibi_config config;
+    alibi_tokenizer *t = NULL;
+    char *bytes = NULL, *longer = malloc(LONGER);
+    size_t length;
+
+    assert_non_null(longer);
+    assert_ok(file_read_all(&bytes, &length, path_at("%s/tokenizer.json", p->newest), 1 << 20));
+    memset(longer, ' ', LONGER);
+    memcpy(longer, bytes, length);
+    assert_ok(file_replace(path_at("%s/tokenizer.json", p->newest), longer, LONGER));
+    assert_ok(checkpoint_read_config(p->newest, &config, &t));
+    alibi_tokenizer_free(t);
+    mem_free(bytes);
+    free(longer);
+}
+
 static void algorithms_that_make_no_sense_are_named(void **state)
 {
     static const char *const forged[][3] = {
@@ -632,6 +652,7 @@ int main(void)
         RUN_TEST(a_configuration_that_is_not_the_models_is_refused),
         RUN_TEST(no_configuration_can_ask_for_memory_that_its_file_does_not_back),
         RUN_TEST(a_tokenizer_or_state_that_makes_no_sense_is_named),
+        RUN_TEST(a_tokenizer_may_be_as_long_here_as_anywhere),
         RUN_TEST(algorithms_that_make_no_sense_are_named),
         RUN_TEST(two_checkpoints_are_kept),
         RUN_TEST(the_checkpoint_kept_next_to_the_new_one_verifies),
