@@ -137,7 +137,7 @@ alibi_status alibi_experiment_make_plan(alibi_experiment *e, alibi_device *devic
                                         const struct alibi_call *call)
 {
     struct disk disk = { 0 };
-    bool warned = false, unknown = false;
+    bool warned = false, any_fits = false;
 
     TRY_RETURN(alibi_experiment_load(e, dir));
     *plan = (struct alibi_experiment_plan){ 0 };
@@ -157,14 +157,14 @@ alibi_status alibi_experiment_make_plan(alibi_experiment *e, alibi_device *devic
         plan->trainings += p->trainings;
         plan->train_tokens += p->tested * p->train_tokens;
         plan->test_tokens += p->tested * p->test_tokens;
-        unknown |= isnan(p->seconds);
         if (!isnan(p->seconds)) {
+            any_fits = true;
             plan->speed_seconds += p->speed_seconds;
             plan->seconds += p->tested * p->seconds + p->speed_seconds;
         }
         disk_add(&disk, (double)p->checkpoint, e, m, p->trainings);
     }
-    if (unknown && plan->seconds == 0)
+    if (plan->models > 0 && !any_fits)
         plan->seconds = (double)NAN;
     plan->disk = (size_t)disk_needed(&disk, false);
     plan->disk_discarded = (size_t)disk_needed(&disk, true);

@@ -449,6 +449,9 @@ bool text_is_read(const alibi_experiment *e, int text)
             if (x->has[m] && evaluated_text(e, m, v) == &e->text[text])
                 return true;
     }
+    for (int t = text + 1; t < e->texts; t++)
+        if (e->text[t].tokenizer_of == text && text_is_read(e, t))
+            return true;
     return false;
 }
 

@@ -456,7 +456,8 @@ static void a_case_without_a_score_reads_back_and_has_no_value(void **state)
 static void a_text_is_read_if_a_model_needs_it(void **state)
 {
     static const char json[] =
-        "{ \"experiment\": 1, \"texts\": { \"none\": {}, \"real\": {} },\n"
+        "{ \"experiment\": 1, \"texts\": { \"none\": {}, \"words\": {},\n"
+        "    \"real\": { \"tokenizer_of\": \"words\" } },\n"
         "  \"settings\": { \"layers\": 1, \"width\": 8, \"heads\": 2, \"steps\": 2,\n"
         "    \"train_length\": 64 },\n"
         "  \"models\": { \"chain\": { \"settings\": { \"mix\": \"task:markov=1\" } },\n"
@@ -475,8 +476,9 @@ static void a_text_is_read_if_a_model_needs_it(void **state)
     assert_ok(alibi_experiment_open(&e, path, NULL));
     assert_false(text_is_read(e, 0));
     assert_true(text_is_read(e, 1));
+    assert_true(text_is_read(e, 2));
     alibi_experiment_get_info(e, &info);
-    assert_int_equal(info.texts_read, 1);
+    assert_int_equal(info.texts_read, 2);
     alibi_experiment_free(e);
     mem_free(path);
 }
