@@ -164,7 +164,7 @@ ALIBI_API alibi_status alibi_comm_agree(alibi_comm *comm, alibi_status status, c
 
 /* ---- options: one table serves flags, recipes, help and checks */
 
-enum { ALIBI_LIST_MAX = 32, ALIBI_NAME_MAX = 96 };
+enum { ALIBI_LIST_MAX = 32, ALIBI_NAME_MAX = 192 };
 
 struct alibi_int_list {
     int count;

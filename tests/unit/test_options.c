@@ -297,7 +297,7 @@ static void flags_choices_names_and_lists_are_checked(void **state)
     assert_fails(set("color", ""), ALIBI_USAGE, "'' is not one of");
     memset(name, 'n', sizeof name - 1);
     snprintf(list, sizeof list, "a,%s,b", name);
-    assert_fails(set("position", name), ALIBI_USAGE, "too long for a name: at most 95 bytes");
+    assert_fails(set("position", name), ALIBI_USAGE, "too long for a name: at most 191 bytes");
     assert_ok(set("position", name + 1));
     assert_ok(set("position", "alibi"));
     assert_fails(set("eval-lengths", "1,,2"), ALIBI_USAGE,

@@ -628,6 +628,9 @@ static void a_tempered_pattern_has_a_name_that_reads_back(void **state)
         { "reach:bias-max=12", 32,
           "3*rotary:window=64:temperature=0.25,"
           "alibi:logn:temperature=0.25:bias-max=12:free=0.5" },
+        { "reach:window=512:base=500000:sinks=4:bias-max=12.5", 256,
+          "3*rotary:window=512:sinks=4:temperature=0.25:base=500000,"
+          "alibi:logn:temperature=0.25:bias-max=12.5:free=0.5" },
         { "rotary:window=64", 32, "rotary:window=64:temperature=0.25" },
     };
 
