@@ -804,7 +804,7 @@ static void note_wide_window(const struct run *r)
         window = p->kind[k].window > window ? p->kind[k].window : window;
         global = global || p->kind[k].window == 0;
     }
-    if (!p->preset || !global || window < L / 4 || r->state.step > 0)
+    if (!p->preset || !global || 4 * window < L || r->state.step > 0)
         return;
     for (int i = 0; preset_at(i) != p->preset; i++)
         said <<= 1;

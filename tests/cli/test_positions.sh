@@ -38,10 +38,10 @@ else
     fail "hybrid" "not the weights of its pattern"
 fi
 # Local layers that see most of a training window leave nothing to learn for the others.
-while read -r position notes; do
+while read -r position length notes; do
     rm -rf noted
-    check "training $position" "$ALIBI" train "${small[@]}" --steps 2 --warmup 1 \
-        --train-length 32 --position "$position" --no-quiet --out noted
+    check "training $position at $length" "$ALIBI" train "${small[@]}" --steps 2 --warmup 1 \
+        --train-length "$length" --position "$position" --no-quiet --out noted
     if [ "$(grep -c "see [0-9]* keys, a quarter or more .* 32: .*try [a-z]*:window=4" stderr)" = \
         "$notes" ]; then
         pass "$notes notes about the window of $position"
@@ -49,11 +49,12 @@ while read -r position notes; do
         fail "$position" "not $notes notes about its window"
     fi
 done << 'END'
-reach 1
-hybrid:window=8 1
-hybrid:window=7 0
-3*rotary:window=64,none 0
-drope:window=64 0
+reach 32 1
+hybrid:window=8 32 1
+hybrid:window=8 33 0
+hybrid:window=7 32 0
+3*rotary:window=64,none 32 0
+drope:window=64 32 0
 END
 # Layers that lose their position late, when the default schedule has almost no rate left.
 for how in "drope 1" "drope --schedule wsd --decay-share 0.1 0" "drope:until=0.25 0" "rotary 0"; do
