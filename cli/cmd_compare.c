@@ -40,9 +40,7 @@ static alibi_status check(const struct job *job, const struct cli_line *line)
     if (!cli_is_first_rank()) /* rank 0 checks whether the folder is in use */
         return ALIBI_OK;
     TRY_RETURN(alibi_compare_check(&job->compare, &job->model, &job->training, job->out));
-    TRY_RETURN(alibi_text_check_folder(line->operands, line->operand_count, job->out));
-    return alibi_text_check_folder((const char *const[]){ job->text.valid },
-                                   job->text.valid != NULL, job->out);
+    return alibi_text_check_folder(line->operands, line->operand_count, job->text.valid, job->out);
 }
 
 static alibi_status run(const struct cli_line *line, void *user)

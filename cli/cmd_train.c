@@ -291,10 +291,8 @@ static alibi_status check_outside(const struct job *job, const struct cli_line *
 {
     const struct mixture *m = &job->mixture;
 
-    TRY_RETURN(alibi_text_check_folder(line->operands, line->operand_count, dir));
-    TRY_RETURN(alibi_text_check_folder((const char *const *)m->path, m->count, dir));
-    return alibi_text_check_folder((const char *const[]){ job->text.valid },
-                                   job->text.valid != NULL, dir);
+    TRY_RETURN(alibi_text_check_folder(line->operands, line->operand_count, job->text.valid, dir));
+    return alibi_text_check_folder((const char *const *)m->path, m->count, NULL, dir);
 }
 
 /* Checks everything that does not depend on the text, before it is read. */

@@ -506,11 +506,12 @@ ALIBI_API alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *
 /* ALIBI_BAD_INPUT if these bytes are not text in UTF-8. The message says what they are, if that is
  * known (a PDF, an image, UTF-16), and what to do; `name` is the name of their file. */
 ALIBI_API alibi_status alibi_text_check(const char *text, size_t bytes, const char *name);
-/* ALIBI_BAD_INPUT if the folder `dir`, which need not exist, is one of the folders `paths`, or
- * inside one, and its files would be read as text too. Functions that read a text and write to
- * `dir` refuse it themselves; this is for programs that first read a large text. */
+/* ALIBI_BAD_INPUT if the folder `dir`, which need not exist, is one of the folders `paths` or
+ * `valid` (may be NULL), or inside one, and its files would be read as text too. Functions that
+ * read a text and write to `dir` refuse it themselves; this is for programs that first read a large
+ * text. */
 ALIBI_API alibi_status alibi_text_check_folder(const char *const *paths, int count,
-                                               const char *dir);
+                                               const char *valid, const char *dir);
 /* Name and one-line summary of synthetic task number `index`; NULL past the last. docs/tasks.md
  * explains them. summary may be NULL. */
 ALIBI_API const char *alibi_task_name(int index, const char **summary);
@@ -657,7 +658,8 @@ ALIBI_API alibi_status alibi_train_check(const struct alibi_config *config,
                                          bool resume);
 
 /* Opens the text that the run in `run` is trained on, with the tokenizer of its checkpoint.
- * ALIBI_BAD_INPUT names a file that is no longer there. */
+ * ALIBI_BAD_INPUT names a file that is no longer there, or the run if it is inside a folder of its
+ * text. */
 ALIBI_API alibi_status alibi_corpus_of_run(alibi_corpus **out, const char *run,
                                            const struct alibi_call *call);
 

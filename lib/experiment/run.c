@@ -533,9 +533,8 @@ static alibi_status enter(alibi_experiment *e, const char *dir, struct lock **lo
     for (int t = 0; t < e->texts && !e->follows; t++) {
         const struct experiment_text *text = &e->text[t];
 
-        TRY_RETURN(alibi_text_check_folder((const char *const *)text->paths, text->count, dir));
-        TRY_RETURN(alibi_text_check_folder((const char *const[]){ text->valid },
-                                           text->valid != NULL, dir));
+        TRY_RETURN(alibi_text_check_folder((const char *const *)text->paths, text->count,
+                                           text->valid, dir));
     }
     TRY_RETURN(folder_create(dir));
     TRY_RETURN(folder_refuse_other(dir, FOLDER_EXPERIMENT)); /* before the lock, which leaves a

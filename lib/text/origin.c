@@ -173,8 +173,13 @@ static alibi_status open_files(alibi_corpus **out, const json_t *json, const ali
     if (valid != NULL)
         TRY(check_path(valid, from));
     TRY(path_folder(&run, from));
-    TRY(alibi_text_check_folder(paths, count, run));
-    TRY(alibi_text_check_folder(&valid, valid != NULL, run));
+    status = alibi_text_check_folder(paths, count, valid, run);
+    if (status == ALIBI_BAD_INPUT)
+        TRY(fail(status,
+                 "the run '%s' is inside a folder of its text, so its own files would be read as "
+                 "text; move it out of that folder",
+                 run));
+    TRY(status);
     TRY(alibi_corpus_open(out, paths, count, valid, t, &reading, call));
 out:
     alibi_options_free(&group, 1);
@@ -263,9 +268,7 @@ alibi_status corpus_check_folder(const alibi_corpus *c, const char *dir)
     for (int i = 0; i < corpus_parts(c); i++) {
         const struct origin *o = &corpus_part(c, i)->origin;
 
-        TRY_RETURN(alibi_text_check_folder((const char *const *)o->paths, o->count, dir));
-        TRY_RETURN(
-            alibi_text_check_folder((const char *const[]){ o->valid }, o->valid != NULL, dir));
+        TRY_RETURN(alibi_text_check_folder((const char *const *)o->paths, o->count, o->valid, dir));
     }
     return ALIBI_OK;
 }

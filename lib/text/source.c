@@ -139,23 +139,25 @@ alibi_status alibi_text_check(const char *text, size_t bytes, const char *name)
 }
 
 /* Folders of shards are not searched, so a run may be inside one. */
-alibi_status alibi_text_check_folder(const char *const *paths, int count, const char *dir)
+alibi_status alibi_text_check_folder(const char *const *paths, int count, const char *valid,
+                                     const char *dir)
 {
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count + (valid != NULL); i++) {
+        const char *path = i < count ? paths[i] : valid;
         enum path_kind kind = PATH_FILE;
         bool shards = false, within = false;
 
-        if (strcmp(paths[i], "-") != 0)
-            TRY_RETURN(path_look(&kind, paths[i]));
+        if (strcmp(path, "-") != 0)
+            TRY_RETURN(path_look(&kind, path));
         if (kind == PATH_FOLDER)
-            TRY_RETURN(path_is_within(&within, dir, paths[i]));
+            TRY_RETURN(path_is_within(&within, dir, path));
         if (within)
-            TRY_RETURN(shards_recognise(&shards, paths[i]));
+            TRY_RETURN(shards_recognise(&shards, path));
         if (within && !shards)
             return fail(ALIBI_BAD_INPUT,
                         "cannot write to '%s': it is within '%s', which is read as text; choose a "
                         "folder outside it",
-                        dir, paths[i]);
+                        dir, path);
     }
     return ALIBI_OK;
 }

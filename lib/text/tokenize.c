@@ -324,7 +324,7 @@ alibi_status tokenize_within(const struct tokenize_limits *limits, const alibi_t
         return fail(ALIBI_USAGE, "shards cannot have %lld tokens: the range is 1..%d",
                     (long long)shard_tokens, SHARD_TOKENS_MAX);
     TRY(source_open(&all.source, paths, count, reading, call));
-    TRY(alibi_text_check_folder(paths, count, dir));
+    TRY(alibi_text_check_folder(paths, count, NULL, dir));
     TRY(request_format(&(struct request){ t, all.source, reading, shard_tokens }, &all.request,
                        &certain));
     TRY(tokenize_in_folder(&all, certain, &counted));

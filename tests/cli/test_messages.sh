@@ -73,7 +73,8 @@ outside texts/held-out/run texts/held-out "$ALIBI" reproduce demo-chain book.txt
     fail "texts" "$(find texts new)"
 check "a run beside its text" "$ALIBI" train texts "${tiny[@]:2}" --out moved
 mv moved texts/
-outside texts/moved "$PWD/texts" "$ALIBI" train --resume --out texts/moved --quiet
+expect 3 "the run 'texts/moved' is inside a folder of its text, .*; move it out of that folder" \
+    "$ALIBI" train --resume --out texts/moved --quiet
 rm -r texts/moved
 check "a run inside shards" "$ALIBI" train shards "${tiny[@]:2}" --out shards/run
 
