@@ -204,7 +204,8 @@ static alibi_status prepare(struct nccl *n, void *rows)
     struct device *dev = n->device;
 
     if (dev->ops->link == NULL)
-        return fail(ALIBI_USAGE, "NCCL connects GPUs, and this runs on the CPU");
+        return fail(ALIBI_USAGE,
+                    "NCCL connects GPUs, and this run is on the CPU; use --device cuda");
     TRY_RETURN(load(n));
     n->limit = 600;
     TRY_RETURN(read_limit("ALIBI_NCCL_TIMEOUT", &n->limit));
