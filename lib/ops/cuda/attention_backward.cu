@@ -980,23 +980,22 @@ __device__ __forceinline__ void rotate_keys(float (&d)[D / 2], const fragment<D>
     }
 }
 
+// Writes dK or dV, scaled. V is not needed any more: all have met since they last read it.
 template <int D, int MASK>
-__device__ __forceinline__ void write_rows(const float (&d)[D / 2], const fragment<D> &f,
-                                           const backward_params &p, const walk<MASK> &w,
-                                           heads<bf16> to, float scale)
+__device__ __forceinline__ void write_rows(float (&d)[D / 2], const fragment<D> &f,
+                                           const backward_params &p, backward_smem<D> *smem,
+                                           const walk<MASK> &w, heads<bf16> to, float scale)
 {
+    const int in_block = f.row / WARP_ROWS * WARP_ROWS, first = w.first_key + in_block;
+    const int keys = MASK == PACKED ? w.length(p) : p.s.Lk;
+
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
-        int key = w.first_key + f.row + 8 * half;
-        if (key >= (MASK == PACKED ? w.length(p) : p.s.Lk))
-            continue;
-        bf16 *at = to.row(w.batch(), w.row() + key, w.kv) + f.column;
-#pragma unroll
-        for (int j = 0; j < D / 8; j++)
-            if (8 * j + f.column < p.s.D)
-                *(uint32_t *)(at + 8 * j) =
-                    pack_bf16x2(scale * d[4 * j + 2 * half], scale * d[4 * j + 2 * half + 1]);
-    }
+    for (int i = 0; i < D / 2; i++)
+        d[i] *= scale;
+    write_fragment<D>((bf16(*)[D])smem->v + in_block, d, p.s.D, [&](int row) {
+        int key = first + row;
+        return key < keys ? to.row(w.batch(), w.row() + key, w.kv) : NULL;
+    });
 }
 
 template <int D, int BIAS, int MASK>
@@ -1028,10 +1027,10 @@ __device__ __forceinline__ void consume(const backward_params &p, backward_smem<
         write_bias<D, BIAS, MASK>(f, p, smem, w);
     } while (w.next_head());
     // Epilogue. dV first: that frees registers for the angles.
-    write_rows<D, MASK>(f.dv, f, p, w, p.dv, MASK == DROPOUT ? p.mask.mask.kept : 1.0f);
+    write_rows<D, MASK>(f.dv, f, p, smem, w, p.dv, MASK == DROPOUT ? p.mask.mask.kept : 1.0f);
     if (p.rotation.table)
         rotate_keys<D, MASK>(f.dk, f, p, w);
-    write_rows<D, MASK>(f.dk, f, p, w, p.dk, p.s.scale);
+    write_rows<D, MASK>(f.dk, f, p, smem, w, p.dk, p.s.scale);
 }
 
 // Packed: whether the sequence is too short to have this block of keys. Such a block adds nothing

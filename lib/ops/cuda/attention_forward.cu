@@ -38,6 +38,7 @@
 //   q [QUERIES][D]              24,576 / 32,768   one item: q_full, q_empty
 //   k [STAGES][BLOCK_KEYS][D]   32,768 / 65,536   ring: k_full, k_empty
 //   v [STAGES][BLOCK_KEYS][D]   32,768 / 65,536   ring: v_full, v_empty
+//   y [QUERIES][D]              24,576 / 32,768   each warp has its own 16 rows, in the epilogue
 //   next_item                   4                 published with q
 //
 // Full mbarriers count one arrival, the producer's, and the bytes of TMA; empty ones count one
@@ -139,6 +140,7 @@ template <int D> struct forward_smem {
     bf16 q[D / PANEL][config<D>::QUERIES][PANEL];
     bf16 k[STAGES][D / PANEL][BLOCK_KEYS][PANEL];
     bf16 v[STAGES][D / PANEL][BLOCK_KEYS][PANEL];
+    bf16 y[config<D>::QUERIES / WARP_ROWS][WARP_ROWS][D]; // of each warp
     mbarrier q_full, q_empty, k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
     int next_item; // the number of the item after the one whose Q is in q
 };
@@ -606,31 +608,36 @@ template <int D> __device__ __forceinline__ void rescale(fragment<D> &f)
     }
 }
 
-// Epilogue: y = O / l and lse = scale m + log l, straight from registers.
+// Epilogue: y = O / l and lse = scale m + log l.
 template <int D, int MASK>
 __device__ __forceinline__ void write_rows(fragment<D> &f, const forward_params &p,
-                                           const item<D, MASK> &w, int in_block)
+                                           forward_smem<D> *smem, const item<D, MASK> &w,
+                                           int in_block)
 {
+    const int warp = in_block / WARP_ROWS, first = w.first + warp * WARP_ROWS;
+    const int queries = w.queries(p);
+
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         int i = w.first + in_block + 8 * half;
         float sum = f.l[half];
         sum += __shfl_xor_sync(0xffffffffu, sum, 1);
         sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-        if (i < 0 || i >= w.queries(p))
-            continue;
         float inverse = (MASK == DROPOUT ? p.mask.mask.kept : 1.0f) / sum;
-        bf16 *to = p.y.row(w.batch(), w.query_row() + i, w.h);
 #pragma unroll
-        for (int j = 0; j < D / 8; j++)
-            if (8 * j + f.column < p.s.D)
-                *(uint32_t *)(to + 8 * j + f.column) = pack_bf16x2(
-                    f.o[4 * j + 2 * half] * inverse, f.o[4 * j + 2 * half + 1] * inverse);
-        if (f.column == 0)
+        for (int j = 2 * half; j < D / 2; j += 4) {
+            f.o[j] *= inverse;
+            f.o[j + 1] *= inverse;
+        }
+        if (f.column == 0 && i >= 0 && i < queries)
             p.lse[MASK == PACKED ? p.s.row(w.b, w.h, w.query_row() + i)
                                  : ((int64_t)w.b * p.s.H + w.h) * p.s.Lq + i] =
                 fmaf(f.m[half], p.s.scale, logf(sum));
     }
+    write_fragment<D>(smem->y[warp], f.o, p.s.D, [&](int row) {
+        int i = first + row;
+        return i >= 0 && i < queries ? p.y.row(w.batch(), w.query_row() + i, w.h) : NULL;
+    });
 }
 
 // ---- consumer: lists, and the test of scores
@@ -797,7 +804,7 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
             finish_values<D>(f, smem, t);
         }
         t.advance();
-        write_rows<D, MASK>(f, p, w, in_block);
+        write_rows<D, MASK>(f, p, smem, w, in_block);
     }
 }
 

@@ -23,6 +23,7 @@ enum {
     WARP = 32,                                // threads
     WARPGROUP = 128,                          // threads
     WGMMA_M = 64,                             // rows of A and of the accumulator
+    WARP_ROWS = WGMMA_M / 4,                  // of them in the fragments of a warp
     WGMMA_K = 16,                             // numbers summed by one instruction
     PANEL = 64,                               // numbers in a row of a panel
     PANEL_ROW = PANEL * (int)sizeof(bf16),    // bytes: the width of the swizzle
@@ -130,6 +131,36 @@ __device__ __forceinline__ void pack_operand(uint32_t (&a)[N / 16][4], const flo
 #pragma unroll
         for (int i = 0; i < 4; i++)
             a[k][i] = pack_bf16x2(d[8 * k + 2 * i], d[8 * k + 2 * i + 1]);
+}
+
+// Writes the rows of a warp's fragment as bf16: row r to place(r), or nowhere if that is NULL. They
+// pass through shared memory, `rows`, so that a row is stored as a whole, 16 bytes per lane; a
+// fragment has 4 bytes per lane, in 8 rows. `width` columns are written, a multiple of 8.
+template <int N, class Place>
+__device__ __forceinline__ void write_fragment(bf16 (*rows)[N], const float (&d)[N / 2], int width,
+                                               Place place)
+{
+    const int lane = threadIdx.x % WARP, numbers = SWIZZLE_CHUNK / (int)sizeof(bf16);
+    const int chunks = N / numbers, together = WARP / chunks; // rows that are written at once
+    const int mine = lane % WARP_ROWS, right = lane / WARP_ROWS, chunk = lane % chunks;
+    uint32_t packed[N / WGMMA_K][4];
+
+    pack_operand<N>(packed, d);
+    __syncwarp(); // the lanes have read what was here before
+#pragma unroll
+    for (int n = 0; n < N / WGMMA_K; n++)
+        store_matrices(shared_address(rows[mine]) +
+                           ((2 * n + right) ^ mine % SWIZZLE_ROWS) * SWIZZLE_CHUNK,
+                       packed[n]);
+    __syncwarp();
+#pragma unroll
+    for (int n = 0; n < WARP_ROWS / together; n++) {
+        const int row = n * together + lane / chunks;
+        bf16 *to = place(row);
+        if (to && numbers * chunk < width)
+            *(uint4 *)(to + numbers * chunk) =
+                *(const uint4 *)(rows[row] + numbers * (chunk ^ row % SWIZZLE_ROWS));
+    }
 }
 
 // ---- barriers
