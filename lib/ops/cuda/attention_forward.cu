@@ -501,8 +501,9 @@ template <int D> __device__ __forceinline__ void softmax(fragment<D> &f, float s
             most = fmaxf(most, fmaxf(f.s[i], f.s[i + 1]));
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
-        shift = most == -INFINITY ? 0.0f : most * scale_log2;
-        f.shrink[half] = exp2_approx(fmaf(f.m[half], scale_log2, -shift));
+        // Both products are rounded: if the maximum stays, O and l are multiplied by exactly 1.
+        shift = most == -INFINITY ? 0.0f : __fmul_rn(most, scale_log2);
+        f.shrink[half] = exp2_approx(__fmul_rn(f.m[half], scale_log2) - shift);
         f.m[half] = most;
 #pragma unroll
         for (int i = 2 * half; i < BLOCK_KEYS / 2; i += 4) {
