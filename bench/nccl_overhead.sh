@@ -8,6 +8,7 @@
 # OPTIONS are added to those of `alibi train`. The time of a step is that of LONG steps less that of
 # SHORT (12 and 4), divided by the difference, so what only the first steps do does not count; the
 # table has medians of REPEATS (3). Both must write the same bytes; otherwise the exit code is 1.
+# The rank is not bound to one core, as mpirun does by default: its threads would share that core.
 # ALIBI is the program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,8 +23,8 @@ trap 'rm -rf "$folder"' EXIT
 
 alone() { "$alibi" train --device cuda "${model[@]}" "${options[@]}" "$@"; }
 by_nccl() {
-    mpirun -n 1 --allow-run-as-root "$alibi" train --device cuda --comm nccl "${model[@]}" \
-        "${options[@]}" "$@"
+    mpirun -n 1 --bind-to none --allow-run-as-root "$alibi" train --device cuda --comm nccl \
+        "${model[@]}" "${options[@]}" "$@"
 }
 
 # step_ms WHO PASSES: the milliseconds of a step. The model of the longer run stays in folder/WHO.

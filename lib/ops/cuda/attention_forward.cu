@@ -44,11 +44,11 @@
 // Full mbarriers count one arrival, the producer's, and the bytes of TMA; empty ones count one
 // arrival per consumer warpgroup. Named barriers: see config.
 //
-// Tried (H200; TFLOP/s at 1K, 4K and 16K with D = 128, where this kernel had 359, 591, 583;
-// docs/gpu.md has D = 64): each consumer stops at its own diagonal: 353, 560, 560. Then y stored by
-// TMA too: 382, 586, 563, but an illegal instruction with D = 64, probably because the first block
-// begins at a negative row. Then Q of the next item loaded ahead: 375, 581, 566. Then its first
-// product too: 386, 594, 565.
+// Tried (H200; TFLOP/s at 1K, 4K and 16K with D = 128, where this kernel had 359, 591, 583 when it
+// stored y from registers; docs/gpu.md has D = 64): each consumer stops at its own diagonal: 353,
+// 560, 560. Then y stored by TMA too: 382, 586, 563, but an illegal instruction with D = 64,
+// probably because the first block begins at a negative row. Then Q of the next item loaded ahead:
+// 375, 581, 566. Then its first product too: 386, 594, 565.
 #include "ops/cuda/attention.cuh"
 #include "ops/cuda/hopper.cuh"
 
