@@ -31,16 +31,42 @@ show() { # COMMAND...
 
 bench() { show "$ALIBI" bench "$1" --quiet --device cuda "${@:2}"; }
 
+# Side by side, since most of their time is the reference on the CPU. The test of devices is alone:
+# it takes all memory of the GPU.
 tests() {
-    local t
-    for t in test_cases test_cuda_attention test_cuda_skipping test_cuda_model test_cuda_device \
-        test_cuda_autotune test_cuda_long test_decoding test_sessions test_stream test_attend; do
-        show "$build/$t"
+    local commands=() words part t pids=() logs i=0
+    for part in 'attention*' 'gradients*' '[!ag]*'; do
+        for words in "" ALIBI_LISTS_FROM=0 ALIBI_MMA_SYNC=1; do
+            commands+=("env $words ALIBI_TEST=$part $build/test_cuda_attention")
+        done
     done
-    show env ALIBI_LISTS_FROM=0 "$build/test_cuda_attention"
-    show env ALIBI_MMA_SYNC=1 "$build/test_cuda_attention"
-    show env ALIBI_MMA_SYNC=1 ALIBI_EVERY_CASE=1 ALIBI_OPERATION='attention*' "$build/test_cases"
-} > >(grep -E '^\$|PASSED|FAILED|ERROR')
+    for part in 'attention*' '[!a]*' 'a[!t]*'; do
+        commands+=("env ALIBI_OPERATION=$part $build/test_cases")
+    done
+    commands+=("env ALIBI_MMA_SYNC=1 ALIBI_EVERY_CASE=1 ALIBI_OPERATION=attention* $build/test_cases")
+    for t in cuda_skipping cuda_model cuda_long decoding sessions stream attend; do
+        commands+=("$build/test_$t")
+    done
+    commands+=("env ALIBI=$ALIBI SOURCE=$PWD bash tests/cli/test_device.sh")
+    logs=$(mktemp -d)
+    set -f # patterns are for the tests
+    for words in "${commands[@]}"; do
+        OMP_NUM_THREADS=2 $words > "$logs/${#pids[@]}" 2>&1 &
+        pids+=($!)
+    done
+    set +f
+    for words in "${commands[@]}" "$build/test_cuda_device" "$build/test_cuda_autotune"; do
+        printf '\n$ %s\n' "$words"
+        if [ "${pids[i]-}" ]; then
+            wait "${pids[i]}" || failed+=("$words")
+        else
+            $words > "$logs/$i" 2>&1 || failed+=("$words")
+        fi
+        grep -E 'PASSED|FAILED|ERROR' "$logs/$i"
+        i=$((i + 1))
+    done
+    rm -r "$logs"
+}
 
 torch() {
     show bench/against_torch_gpu.sh wiki-alibi gpt2-sinusoidal wiki-alibi-3072 1.3b-alibi

@@ -208,4 +208,28 @@ else
     check "auto --quiet" "$program" train "${tiny[@]}" --out quiet
     [ -s stderr ] && fail "--quiet" "not quiet" || pass "says nothing"
 fi
+
+# Ranks that share the GPU, in bf16: the bytes of one process, whoever moves the data.
+has_gpu || { skip 13 "no GPU" && finish; }
+need_mpi 13
+shared=("${text[@]}" --device cuda --gpu 0 --layers 2 --width 64 --heads 2 --train-length 64
+    --batch 2 --accumulate 4 --steps 4 --save-every 2 --warmup 2 --dropout 0.1 --clip 0.5
+    --schedule constant --deterministic-sum --quiet)
+ranks() { mpirun -n "$1" --oversubscribe "$program" train "${@:2}"; }
+same_runs() { diff -r -x timing.json -x lock -x recipe.json "$1" "$2" > stdout 2> stderr; }
+check "one process" "$program" train "${shared[@]}" --out one
+while read -r n how; do
+    rm -rf several
+    check "$n ranks, $how" ranks "$n" "${shared[@]}" $how --out several
+    check "$n ranks, $how: the bytes of one process" same_runs one several
+done << 'END'
+1 --comm nccl
+2 --comm mpi --shard gradients
+4 --comm mpi --shard gradients
+2 --comm mpi
+4 --comm mpi
+END
+rm -rf several/step-00000004
+check "2 ranks resume" ranks 2 --resume --out several --device cuda --gpu 0 --comm mpi --quiet
+check "2 ranks resume the run of 4: the bytes of one process" same_runs one several
 finish
