@@ -92,11 +92,11 @@ class Theirs:
         return self.tokenizer.encode(text, add_special_tokens=False).ids
 
     def decoded(self, text, ids):
-        """What the ids of the text decode to."""
-        normalizer = self.tokenizer.normalizer
-        if self.prefixes or self.strips:
+        """What the ids of the text decode to. Added tokens cut the text before it is normalized, so it is not the normalized
+        text."""
+        if self.prefixes or self.strips or self.tokenizer.normalizer:
             return self.tokenizer.decode(ids, skip_special_tokens=False).encode()
-        return (normalizer.normalize_str(text) if normalizer else text).encode()
+        return text.encode()
 
     def encode_all(self, texts, continues=False):
         tokenizer = self.more if continues else self.tokenizer
