@@ -7,11 +7,11 @@
 #   tests       every test that needs a GPU, with and without lists of kept tiles, and as an Ampere
 #   torch       training and attention beside compiled PyTorch
 #   step        where the time of a step goes
-#   methods     the cost of position methods
+#   methods     the cost of position methods, also in long windows
 #   attention   attention alone, every pair
 #   skipping    attention with skipping: on random numbers and, with MODEL=RUN and TEXT=FILE, on
 #               the operands of that model
-#   decoding    a token after 4,096 and 65,536 others
+#   decoding    a token after 4,096, 65,536 and a million others
 #   memory      recomputation
 #   nccl        what NCCL's calls cost one rank
 #
@@ -86,6 +86,10 @@ methods() {
     done
     bench train --layers 8 --width 512 --heads 8 --vocab 16384 --length 512 --batch 64 \
         --methods alibi,scale-invariant,fox,kerple,hybrid
+    for length in 4096 16384; do
+        bench train --recipe gpt2-124m --vocab 50304 --batch $((32768 / length)) --length $length \
+            --repeats 11 --methods alibi,rotary,hybrid,reach
+    done
 }
 
 attention() {
@@ -109,9 +113,13 @@ skipping() {
 }
 
 decoding() {
-    local model=(--recipe gpt2-124m --position alibi --vocab 50304 --repeats 40)
-    bench decode "${model[@]}" --length 4096 --sequences 1,32
-    bench decode "${model[@]}" --length 65536 --sequences 1
+    local model=(--recipe gpt2-124m --vocab 50304 --repeats 40) position length
+    bench decode "${model[@]}" --position alibi --length 4096 --sequences 32
+    for position in alibi hybrid reach; do
+        for length in 4096 65536 1048576; do
+            bench decode "${model[@]}" --position $position --length $length --sequences 1
+        done
+    done
 }
 
 memory() {
