@@ -9,8 +9,8 @@
 #   step        where the time of a step goes
 #   methods     the cost of position methods, also in long windows
 #   attention   attention alone, every pair
-#   skipping    attention with skipping: on random numbers and, with MODEL=RUN and TEXT=FILE, on
-#               the operands of that model
+#   skipping    attention with skipping, beside every pair: on random numbers and, with MODEL=RUN
+#               and TEXT=FILE, on the operands of that model
 #   decoding    a token after 4,096, 65,536 and a million others
 #   memory      recomputation
 #   nccl        what NCCL's calls cost one rank
@@ -103,11 +103,11 @@ attention() {
 }
 
 skipping() {
-    local from
+    local from shape=(--batch 1 --heads 16 --head-width 128 --backward --repeats 7)
+    bench attention "${shape[@]}" --lengths 2048,4096,8192,16384 --skip 0
     for from in 0 1; do
         printf '\nALIBI_LISTS_FROM=%d\n' $from
-        ALIBI_LISTS_FROM=$from bench attention --batch 1 --heads 16 --head-width 128 \
-            --lengths 4096,16384,65536 --backward --repeats 7
+        ALIBI_LISTS_FROM=$from bench attention "${shape[@]}" --lengths 2048,4096,8192,16384,65536
     done
     [ -z "${MODEL-}" ] || bench attention --model "$MODEL" "$TEXT" --lengths 4096,16384,65536
 }
