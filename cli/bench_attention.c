@@ -38,7 +38,7 @@ static void print_row(const struct alibi_bench_attention *how,
     if (how->verify)
         printf(" %10.2e", r->skipped_weight);
     putchar('\n');
-    fflush(stdout);
+    cli_flush();
 }
 
 static void json_times(const struct alibi_bench_attention *how,
@@ -173,7 +173,7 @@ static void print_layers_row(const struct alibi_bench_attention *how, const stru
     if (how->verify)
         printf(" %10.2e", sum->skipped_weight);
     putchar('\n');
-    fflush(stdout);
+    cli_flush();
 }
 
 /* Layer n, or the sum. */

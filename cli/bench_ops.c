@@ -21,7 +21,7 @@ static void print_row(const struct alibi_bench_op *r, const struct alibi_device_
     if (r->gflops > 0)
         printf(" %9.1f GFLOP/s", r->gflops);
     putchar('\n');
-    fflush(stdout);
+    cli_flush();
 }
 
 static void print_json(const struct alibi_bench_op *r, const struct alibi_device_info *device)

@@ -299,6 +299,9 @@ const struct alibi_call *cli_call(void);
 void cli_set_skip(double skip);
 void cli_set_comm(alibi_comm *comm);
 
+/* Shows the rows so far. If nobody can read them, the work stops as if it were requested. */
+void cli_flush(void);
+
 /* From now on SIGINT and SIGTERM ask the library to save and stop. A second signal, at least a
  * second later, ends the program at once, as if it were not caught. */
 void cli_catch_signals(void);

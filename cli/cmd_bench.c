@@ -226,7 +226,7 @@ static void print_train_row(const struct train_row *row, const struct alibi_devi
            unit * step->product_gflops, 100 * step->share, cli_short_bytes(peak, step->peak_bytes));
     print_meter(step);
     print_parts(step);
-    fflush(stdout);
+    cli_flush();
 }
 
 /* Device and model, in both benchmarks. */
@@ -299,7 +299,7 @@ static void print_methods_row(const struct methods_row *row, int count, bool fir
                (long long)row->config.vocab, (long long)row->batch, (long long)row->length, m->name,
                m->step_seconds, m->tokens_per_s, m->ratio, m->ratio_low, m->ratio_high);
     }
-    fflush(stdout);
+    cli_flush();
 }
 
 static void print_methods_json(const struct job *job, const struct methods_row *row)
@@ -406,7 +406,7 @@ static void print_memory_row(const struct memory_row *row, bool first)
     printf("%-17s %6lld %8lld %9.3f %9.0f %10s\n", row->name, (long long)row->config.vocab,
            (long long)row->length, row->seconds, (double)row->length / row->seconds,
            cli_short_bytes(peak, row->peak_bytes));
-    fflush(stdout);
+    cli_flush();
 }
 
 static void print_memory_json(const struct job *job, const struct memory_row *row)
@@ -508,7 +508,7 @@ static alibi_status bench_decode(const struct job *job, const struct bench_case 
                (long long)row->config.vocab, (long long)row->sequences, (long long)row->length,
                1e3 * r->step_seconds, r->tokens_per_s,
                r->tokens_per_s / rows[0].result.tokens_per_s, cli_short_bytes(peak, r->peak_bytes));
-        fflush(stdout);
+        cli_flush();
     }
     if (!job->json)
         return ALIBI_OK;

@@ -405,7 +405,7 @@ static alibi_status evaluate_lengths(const struct job *job, const struct alibi_i
         print_row(result, lengths->count > 1 ? &results[0] : NULL, job);
         if (job->by_position)
             print_positions(result);
-        fflush(stdout);
+        cli_flush();
     }
     if (status != ALIBI_OK) {
         cli_terminal_clear();

@@ -396,7 +396,7 @@ static alibi_status probe_attention(const struct job *job)
         if (done > 1)
             putchar('\n');
         print_attention(job, results[done - 1]);
-        fflush(stdout);
+        cli_flush();
     }
     cli_terminal_clear();
     if (status != ALIBI_OK)

@@ -1,9 +1,11 @@
 /* main.c - the table of commands */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -193,14 +195,26 @@ static alibi_status inject_fault(void)
     return alibi_inject_fault(how, n);
 }
 
-/* A reader that closed the pipe early is not a failure. Results that did not reach the disk are. */
+/* Of the pipe that standard output is. A write that failed earlier has left no errno to ask. */
+static bool reader_is_gone(void)
+{
+    struct pollfd output = { .fd = STDOUT_FILENO };
+
+    return poll(&output, 1, 0) == 1 && (output.revents & (POLLERR | POLLHUP));
+}
+
+/* A reader that closed the pipe early is not a failure, and the work may have been stopped for it
+ * (cli_flush). Results that did not reach the disk are a failure. */
 static alibi_status finish_output(alibi_status status)
 {
     errno = 0;
-    if ((fflush(stdout) == 0 && !ferror(stdout)) || status != ALIBI_OK || errno == EPIPE)
+    if ((fflush(stdout) == 0 && !ferror(stdout)) ||
+        (status != ALIBI_OK && status != ALIBI_INTERRUPTED))
         return status;
-    return cli_fail(ALIBI_IO, "cannot write the results to standard output: %s",
-                    strerror(errno ? errno : EIO));
+    if (reader_is_gone())
+        return ALIBI_OK;
+    return cli_fail(ALIBI_IO, "cannot write the results to standard output%s%s", errno ? ": " : "",
+                    errno ? strerror(errno) : "");
 }
 
 static alibi_status run(const char *name, int argc, char **argv, const char **command_name)

@@ -272,6 +272,12 @@ void cli_terminal_mute(bool mute)
     screen.mute = mute;
 }
 
+void cli_flush(void)
+{
+    if (fflush(stdout) != 0 || ferror(stdout))
+        alibi_stop_request(&stop);
+}
+
 /* ---- signals */
 
 /* The next signal acts as if it were not caught: the parent sees that nothing more was saved. A

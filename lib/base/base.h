@@ -157,7 +157,7 @@ alibi_status file_replace_within(const char *folder, const char *name, const str
 alibi_status file_replace_shared_within(const char *folder, const char *name,
                                         const struct text *text);
 /* The same for the bytes that `write` writes. A device, a pipe or a link is written in place, and
- * "-" is standard output. */
+ * "-" is standard output, whose reader may close it early. */
 alibi_status file_replace_with(const char *path,
                                alibi_status (*write)(struct file *f, const void *user),
                                const void *user);

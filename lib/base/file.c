@@ -16,6 +16,7 @@ struct file {
     int64_t size;
     bool borrowed;                     /* standard input is not ours to close */
     bool waits;                        /* a pipe or a device: a read may take any time */
+    bool unread;                       /* a write failed because the reader closed the pipe */
     const struct alibi_call *call;     /* of an input: its stop request ends such a read, */
     const struct alibi_stop *unwanted; /* and so does this one */
 };
@@ -242,8 +243,10 @@ alibi_status file_write(struct file *f, const void *buffer, size_t bytes)
 
     while (done < bytes) {
         ssize_t n = os_write(f->fd, (const char *)buffer + done, bytes - done);
-        if (n < 0)
+        if (n < 0) {
+            f->unread = errno == EPIPE;
             return path_fail("write", f->path);
+        }
         done += (size_t)n;
         f->size += n;
     }
@@ -362,8 +365,11 @@ alibi_status file_replace_with(const char *path,
 {
     struct stat info = { .st_mode = S_IFREG };
 
-    if (strcmp(path, "-") == 0)
-        return write(&(struct file){ .fd = 1, .path = "standard output", .borrowed = true }, user);
+    if (strcmp(path, "-") == 0) {
+        struct file f = { .fd = 1, .path = "standard output", .borrowed = true };
+        alibi_status status = write(&f, user);
+        return f.unread ? ALIBI_OK : status; /* the reader has as much as it wanted */
+    }
     if (os_lstat(path, &info) != 0 && errno != ENOENT)
         return path_fail("create", path);
     /* A rename would put a file where the device, the pipe or the link is. */

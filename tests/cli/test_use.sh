@@ -277,6 +277,25 @@ expect 3 "'absent'" "$ALIBI" generate absent
 "$ALIBI" generate run --tokens 100000 --temperature 2 2> stderr | head -c 10 > stdout
 [ "${PIPESTATUS[0]}" = 0 ] && [ ! -s stderr ] && pass "a closed pipe ends it quietly" ||
     fail "pipe" "exit code"
+# Each writes more than once, to a reader that is gone before the first time. The benchmark would
+# otherwise go on for minutes.
+while read -r command; do
+    { sleep 0.2; timeout 60 "$ALIBI" $command < /dev/null 2> stderr; } | true
+    code=${PIPESTATUS[0]}
+    [ "$code" = 0 ] && [ ! -s stderr ] && pass "a closed pipe ends $command quietly" ||
+        fail "$command | true" "exit code $code"
+done << END
+help --as fish
+help train
+text --out -
+bench ops --repeats 1000
+probe attention run --text-bytes 200000 --lengths 16,32 --quiet
+eval run --text-bytes 200000 --lengths 16,32 --quiet
+generate run --tokens 100000 --temperature 2 --quiet
+END
+run bash -c "'$ALIBI' help --as fish > /dev/full"
+[ "$code" = 5 ] && grep -q 'cannot write the results' stderr && pass "a full disk behind help" ||
+    fail "/dev/full" "exit code $code"
 run bash -c "'$ALIBI' generate run --tokens 5 > /dev/full"
 [ "$code" = 5 ] && grep -q 'cannot write the results' stderr && pass "a full disk behind stdout" ||
     fail "/dev/full" "exit code $code"
