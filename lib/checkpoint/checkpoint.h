@@ -198,6 +198,7 @@ alibi_status checkpoint_read_choices(const char *path, struct choices *out);
 /* ---- models from checkpoints (find.c, open.c, with the public interface) */
 
 /* As checkpoint_find(), but none is a failure; RUN/best is the best checkpoint of a run. */
+bool checkpoint_is_best(const char *from); /* whether it ends in /best: of a path to nothing */
 alibi_status checkpoint_find_model(char **path, const char *from, const struct alibi_call *call);
 
 /* Sets the weights of a model that was initialised to those of the model in `from`, a checkpoint or

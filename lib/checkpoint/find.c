@@ -153,13 +153,22 @@ out:
     return status;
 }
 
+bool checkpoint_is_best(const char *from)
+{
+    static const char name[] = "/best";
+    size_t length = strlen(from), tail = sizeof name - 1;
+
+    while (length > 1 && from[length - 1] == '/')
+        length--;
+    return length > tail && strncmp(from + length - tail, name, tail) == 0;
+}
+
 static alibi_status find_plain(char **path, const char *from, const struct alibi_call *call)
 {
-    const char *slash = strrchr(from, '/');
     enum path_kind kind;
 
     TRY_RETURN(path_look(&kind, from));
-    if (kind == PATH_NONE && slash && strcmp(slash, "/best") == 0)
+    if (kind == PATH_NONE && checkpoint_is_best(from))
         return find_best(path, from, call);
     if (kind == PATH_NONE)
         return fail(ALIBI_BAD_INPUT, "cannot open model '%s': %s", from, path_absent(from));

@@ -584,6 +584,19 @@ static alibi_status inspect_file(struct page *p, const char *path, const struct 
     return shards ? inspect_shards(p, path, call) : inspect_text(p, path, call);
 }
 
+/* RUN/best */
+static alibi_status inspect_best(struct page *p, const char *path, const struct alibi_call *call)
+{
+    alibi_status status;
+    char *checkpoint = NULL;
+
+    TRY(checkpoint_find_model(&checkpoint, path, call));
+    TRY(inspect_checkpoint(p, checkpoint));
+out:
+    mem_free(checkpoint);
+    return status;
+}
+
 alibi_status alibi_inspect(char **out, const char *path, bool json, const struct alibi_call *call)
 {
     alibi_status status;
@@ -592,7 +605,12 @@ alibi_status alibi_inspect(char **out, const char *path, bool json, const struct
 
     page_begin(&p, json);
     TRY(path_look(&kind, path));
-    TRY(kind == PATH_FOLDER ? inspect_folder(&p, path, call) : inspect_file(&p, path, call));
+    if (kind == PATH_FOLDER)
+        TRY(inspect_folder(&p, path, call));
+    else if (kind == PATH_NONE && checkpoint_is_best(path))
+        TRY(inspect_best(&p, path, call));
+    else
+        TRY(inspect_file(&p, path, call));
     TRY(page_end(&p));
     *out = p.out.data;
     p.out.data = NULL;

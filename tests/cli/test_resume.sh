@@ -50,6 +50,10 @@ expect 3 "is no longer there; give the path" "$ALIBI" train --resume --steps 8 -
 check "--keep-best" "$ALIBI" train book2.txt "${options[@]}" --keep-best --out best --json
 step=$(member stdout best_step)
 check "the best checkpoint opens by its name" "$ALIBI" eval best/best --data book2.txt --quiet
+check "inspect describes it" "$ALIBI" inspect best/best
+grep -qE "^path +best/step-0*$step$" stdout && pass "as the checkpoint that it is" ||
+    fail "inspect best/best" "another path"
+expect 3 "'nowhere'" "$ALIBI" inspect nowhere/best/
 check "with a slash at its end too" "$ALIBI" eval best/best/ --data book2.txt --quiet
 check "and so does the run" "$ALIBI" eval best// --data book2.txt --quiet
 [ -d "best/step-0000000$step" ] && pass "and is that of step $step" || fail "best" "no folder"
