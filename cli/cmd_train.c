@@ -133,6 +133,8 @@ static alibi_status take_options(void *user)
     if (!job->training.init)
         return ALIBI_OK;
     status = alibi_model_read_config(&job->model, job->training.init, NULL);
+    if (job->model.kv_heads == job->model.heads)
+        job->model.kv_heads = 0; /* follows --heads; the tensors have the same shapes */
     if (strncmp(job->model.position, "learned", strlen("learned")) != 0)
         job->model.max_length = 0; /* no other method has one: it is the new training length */
     return status;

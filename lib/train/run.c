@@ -838,6 +838,17 @@ static void note_low_rate(const struct run *r)
               r->model->config.position, (long long)last, 100 * rate, 0.8 * (1 - until));
 }
 
+/* `asked` is --lr as given; 0: the default, which is made for random weights. */
+static void note_first_rate(const struct run *r, double asked)
+{
+    if (r->training.init && asked == 0 && r->state.step == 0)
+        call_note(r->call,
+                  "the learning rate %.3g is the one for training from random weights, and may "
+                  "undo what '%s' has learned; to fine-tune it, give a smaller one, such as "
+                  "--lr 1e-4",
+                  r->training.lr, r->training.init);
+}
+
 static void warn_of_warmup(const struct run *r)
 {
     const struct alibi_training *t = &r->training;
@@ -928,6 +939,7 @@ static alibi_status train(alibi_device *device, const struct alibi_config *confi
     if (training->init && !resume) /* a model that does not fit must not leave a folder */
         TRY(comm_agree(r.comm, r.initial ? start(&r) : ALIBI_OK));
     TRY(open_run(&r, resume));
+    note_first_rate(&r, training->lr);
     warn_of_warmup(&r);
     warn_of_small_text(&r);
     note_wide_window(&r);

@@ -37,6 +37,17 @@ check "train without it" "$ALIBI" train "${other[@]}" --recipe "$(newest run)/co
     --train-length 24 --out fresh
 awk -v a="$(first_loss tuned)" -v b="$(first_loss fresh)" 'BEGIN { exit !(a < b) }' &&
     pass "it starts below random weights" || fail "--init" "another first loss"
+rated() { # how many notes on the learning rate, then options
+    run "$ALIBI" train "${text[@]}" --train-length 24 --batch 2 --steps 1 --init run "${@:2}"
+    [ "$code" = 0 ] && [ "$(grep -c "^the learning rate 0.004 is .* --lr 1e-4$" stderr)" = "$1" ] &&
+        pass "--init ${*:2} has $1 notes on its learning rate" || fail "--init" "code $code"
+}
+rated 1 --out default-rate
+rated 0 --lr 1e-4 --out own-rate
+rated 0 --resume --steps 2 --out default-rate
+check "another number of heads" "$ALIBI" train "${other[@]}" --init run --heads 4 --out four-heads
+grep -q '"kv_heads": 4' "$(newest four-heads)/config.json" && pass "the key heads follow" ||
+    fail "--heads 4" "$(grep heads "$(newest four-heads)/config.json")"
 check "another position method" "$ALIBI" train "${other[@]}" --init run --position learned \
     --out learned
 expect 3 "embedding.weight' has shape" "$ALIBI" train "${other[@]}" --init run --width 64 --out wide
