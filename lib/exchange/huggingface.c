@@ -164,51 +164,65 @@ static alibi_status format_bytes(struct text *json)
 
 /* AutoTokenizer of transformers 5 uses Qwen2's normalizer and regular expression for every model of
  * type qwen2, whatever class the folder names. */
-static alibi_status check_auto_tokenizer(const struct outgoing *o, const struct text *json)
+static void check_auto_tokenizer(const struct outgoing *o, const struct bpe_file *file)
 {
-    struct bpe_file *file = NULL;
-
-    if (strcmp(o->family->name, "qwen2") != 0)
-        return ALIBI_OK;
-    TRY_RETURN(bpe_file_parse(&file, json->data, json->length, NAME_TOKENIZER));
-    if (!tokenizer_cuts_as(file, "qwen2"))
+    if (strcmp(o->family->name, "qwen2") == 0 && !tokenizer_cuts_as(file, "qwen2"))
         call_warn(o->call,
                   "AutoTokenizer of transformers 5 cuts text for every '%s' as Qwen2 does, and "
                   "this tokenizer does not, so its ids may differ there; load it with "
                   "PreTrainedTokenizerFast.from_pretrained() instead",
                   o->family->name);
-    bpe_file_free(file);
-    return ALIBI_OK;
+}
+
+/* tokenizer.json does not say which token is for padding or for the unknown, and nothing here uses
+ * them: they are known by the names that published tokenizers give them. */
+static void write_named_token(struct json_writer *w, const char *key, const char *const names[],
+                              const struct bpe_file *file)
+{
+    for (; *names; names++)
+        for (int i = 0; i < file->added_count; i++) {
+            const struct bpe_added *a = &file->added[i];
+            if (a->special && a->text.bytes == strlen(*names) &&
+                memcmp(a->text.at, *names, a->text.bytes) == 0) {
+                json_write_string(w, key, *names);
+                return;
+            }
+        }
 }
 
 static alibi_status write_tokenizer(const struct outgoing *o, const char *folder)
 {
+    static const char *const unknown[] = { "<unk>", "[UNK]", "<|unk|>", NULL };
+    static const char *const padding[] = { "<pad>", "[PAD]", "<|pad|>", "<|padding|>", NULL };
     alibi_status status;
     const alibi_tokenizer *t = o->tokenizer;
+    struct bpe_file *file = NULL;
     struct text json = { 0 }, config = { 0 };
     struct json_writer w = json_writer(&config);
     bool of_bytes = strcmp(alibi_tokenizer_type(t), "bytes") == 0;
-    int32_t ends[] = { alibi_tokenizer_begin(t), alibi_tokenizer_end(t) };
+    int32_t ends[] = { tokenizer_start(t), alibi_tokenizer_end(t) }; /* as write_ends() */
     char *name = NULL;
     size_t bytes;
 
     TRY(of_bytes ? format_bytes(&json) : tokenizer_format(t, &json));
     TRY(file_replace_within(folder, NAME_TOKENIZER, &json));
-    TRY(check_auto_tokenizer(o, &json));
+    TRY(bpe_file_parse(&file, json.data, json.length, NAME_TOKENIZER));
+    check_auto_tokenizer(o, file);
     json_write_object(&w, NULL);
     json_write_string(&w, "tokenizer_class", "PreTrainedTokenizerFast");
-    for (int i = 0; i < 2; i++) {
-        if (ends[i] < 0)
-            continue;
+    for (int i = 0; i < 2 && ends[1] >= 0; i++) {
         alibi_text_free(name);
         name = NULL;
         TRY(alibi_tokenizer_decode(t, &ends[i], 1, &name, &bytes));
         json_write_string(&w, i == 0 ? "bos_token" : "eos_token",
                           of_bytes ? "<|endoftext|>" : name);
     }
+    write_named_token(&w, "unk_token", unknown, file);
+    write_named_token(&w, "pad_token", padding, file);
     json_write_end(&w);
     TRY(file_replace_within(folder, "tokenizer_config.json", &config));
 out:
+    bpe_file_free(file);
     alibi_text_free(name);
     text_free(&json);
     text_free(&config);

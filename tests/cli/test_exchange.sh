@@ -71,6 +71,26 @@ for name in plain nfc; do
         pass "says how transformers reads $name.json" || fail "export" "$warned warnings: $name"
 done
 
+# Special tokens survive a round trip, as far as tokenizer.json knows them or their names say it.
+flags='"single_word": false, "lstrip": false, "rstrip": false, "normalized": false, '
+flags+='"special": true}'
+named="{\"id\": 400, \"content\": \"<unk>\", $flags,\n"
+named+="{\"id\": 401, \"content\": \"<pad>\", $flags"
+sed "s/$flags],/$flags,\n$named],/" plain.json > named.json
+check "train with named tokens" "$ALIBI" train words.txt --tokenizer named.json "${tiny[@]:2}" \
+    --embedding-norm --out run-named
+check "export" "$ALIBI" export run-named --format hf --out hf-named
+check "import" "$ALIBI" import hf-named --out named
+check "export again" "$ALIBI" export named --format hf --out hf-again
+for each in "hf-again bos_token <|endoftext|>" "hf-again eos_token <|endoftext|>" \
+    "hf-again unk_token <unk>" "hf-again pad_token <pad>" "hf bos_token <|endoftext|>"; do
+    read -r where key token <<< "$each"
+    grep -qF "\"$key\": \"$token\"" "$where/tokenizer_config.json" && pass "$each" ||
+        fail "$each" "$(tr -d '\n' < "$where/tokenizer_config.json")"
+done
+grep -qE 'unk|pad' hf/tokenizer_config.json && fail "hf" "has unknown or padding tokens" ||
+    pass "no token is invented"
+
 # The section of README.md, on a smaller model; its last options shorten what would take long.
 mkdir readme && cp -r hf readme/bloom-560m
 check "text" "$ALIBI" text "${text[@]}" --quiet --out readme/text.txt
@@ -142,7 +162,9 @@ t = transformers.AutoTokenizer.from_pretrained(sys.argv[1])
 text = "It was \u00e9vening\n\n<|endoftext|>"
 want = list(text[:-13].encode()) + [256]
 assert t(text, add_special_tokens=False)["input_ids"] == want, t(text)
-assert t.eos_token_id == 256
+assert t.eos_token_id == t.bos_token_id == 256 and t.pad_token is None
+t = transformers.AutoTokenizer.from_pretrained("hf-again")
+assert (t.bos_token_id, t.eos_token_id, t.unk_token_id, t.pad_token_id) == (0, 0, 400, 401), t
 END
     fail "AutoTokenizer" "$(tail -n 1 stderr)"
 "$python" - << 'END' > stdout 2> stderr && pass "and of those of Qwen2, read as it is said" ||
