@@ -103,7 +103,7 @@ static void print_overview(FILE *out)
         out,
         "'alibi help COMMAND' or 'alibi COMMAND --help' lists the options; 'alibi --version' "
         "prints the version; 'alibi help --as bash', 'zsh' or 'fish' prints completions for a "
-        "shell, 'alibi help --as man [COMMAND]' a manual page.",
+        "shell, 'alibi help [COMMAND] --as man' a manual page.",
         0, 0);
 }
 
@@ -139,7 +139,6 @@ static alibi_status show_as(const struct cli_form *form, const struct cli_comman
     return command->run(1, arguments);
 }
 
-/* `alibi help --as FORM [COMMAND]` */
 static alibi_status help_as(const char *name, const char *page)
 {
     const struct cli_command *command = page ? find_command(page) : NULL;
@@ -162,18 +161,42 @@ static alibi_status help_as(const char *name, const char *page)
     return ALIBI_OK;
 }
 
+/* `alibi help [COMMAND] [--as FORM]`, in any order. */
+static alibi_status read_help_arguments(int argc, char **argv, const char **name, const char **form)
+{
+    static const char usage[] = "usage: alibi help [COMMAND] [--as FORM]";
+
+    for (int i = 0; i < argc; i++) {
+        if (strcmp(argv[i], "--as") == 0)
+            *form = i + 1 < argc ? argv[++i] : "";
+        else if (strncmp(argv[i], "--as=", 5) == 0)
+            *form = argv[i] + 5;
+        else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            continue;
+        else if (argv[i][0] == '-')
+            return cli_fail(ALIBI_USAGE, "unknown option '%s'; %s", argv[i], usage);
+        else if (*name)
+            return cli_fail(ALIBI_USAGE, "'%s' is one argument too many; %s", argv[i], usage);
+        else
+            *name = argv[i];
+    }
+    return ALIBI_OK;
+}
+
 static alibi_status cmd_help(int argc, char **argv)
 {
+    const char *name = NULL, *form = NULL;
     const struct cli_command *command;
+    alibi_status status = read_help_arguments(argc, argv, &name, &form);
 
-    if (argc > 0 && strcmp(argv[0], "--as") == 0)
-        return cli_agree(help_as(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : NULL));
-    if (argc == 0 || strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "help") == 0) {
+    if (status != ALIBI_OK || form)
+        return cli_agree(status == ALIBI_OK ? help_as(form, name) : status);
+    if (!name || strcmp(name, "help") == 0) {
         print_overview(stdout);
         return ALIBI_OK;
     }
-    command = find_command(argv[0]);
-    return command ? show_as(NULL, command) : cli_agree(no_such_command(argv[0]));
+    command = find_command(name);
+    return command ? show_as(NULL, command) : cli_agree(no_such_command(name));
 }
 
 /* ---- the run */

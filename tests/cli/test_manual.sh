@@ -40,6 +40,11 @@ if command -v mandoc > /dev/null; then # the style of lines is not ours, and the
 else
     skip 1 "no mandoc"
 fi
+check "the form after the command" "$program" help train --as man
+cmp -s stdout pages/alibi-train.1 && pass "is the same page" || fail "help train --as man" "differs"
+expect 2 "'nonsense' is one argument too many; usage: alibi help" "$program" help train nonsense
+expect 2 "unknown option '--bar'; usage: alibi help" "$program" help train --bar
+expect 2 "'score' is one argument too many" "$program" help --as man train score
 expect 2 "no form 'html' of help" "$program" help --as html
 expect 2 "no form '' of help" "$program" help --as
 expect 2 "no form 'html' of help" "$program" train --help=html
