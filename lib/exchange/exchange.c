@@ -80,6 +80,35 @@ static alibi_status read_scaled(struct tensor_source *s, int tensor, int64_t row
 /* Import and export compute nothing: the device only says how a model is laid out. */
 static const struct alibi_compute cpu = { .device = ALIBI_DEVICE_CPU };
 
+/* A file as a source is a GGUF file. Others may be a file of a model whose folder is the source. */
+static alibi_status open_file_source(struct foreign *f, const char *source)
+{
+    alibi_status status = llamacpp_open(f, source);
+    struct failure failure;
+    char *folder = NULL;
+    bool model = false;
+
+    if (status != ALIBI_BAD_INPUT || ends_with(source, ".gguf"))
+        return status;
+    failure_keep(&failure, status);
+    TRY(path_folder(&folder, source));
+    TRY(folder_has(&model, folder, NAME_CONFIG));
+    status = failure_raise(&failure);
+    if (model)
+        status = fail(status,
+                      "cannot import '%s': a model of Hugging Face is imported from the folder of "
+                      "its " NAME_CONFIG "; give '%s'",
+                      source, folder);
+    else
+        status = fail(status,
+                      "%s; import reads such files and folders with a " NAME_CONFIG
+                      ", safetensors and a tokenizer.json",
+                      alibi_error());
+out:
+    mem_free(folder);
+    return status;
+}
+
 static alibi_status open_source(struct foreign *f, const char *source)
 {
     enum path_kind kind;
@@ -96,8 +125,12 @@ static alibi_status open_source(struct foreign *f, const char *source)
                     "directly",
                     source);
     if (kind == PATH_NONE)
-        return fail(ALIBI_BAD_INPUT, "cannot import '%s': %s", source, path_absent(source));
-    return kind == PATH_FILE ? llamacpp_open(f, source) : huggingface_open(f, source);
+        return fail(ALIBI_BAD_INPUT,
+                    "cannot import '%s': there is no such folder or file; import reads a local "
+                    "folder or GGUF file, so download the model first: hf download NAME "
+                    "--local-dir DIR",
+                    source);
+    return kind == PATH_FILE ? open_file_source(f, source) : huggingface_open(f, source);
 }
 
 /* Without a tokenizer that can be read, text is token ids. */

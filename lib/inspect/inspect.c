@@ -566,7 +566,8 @@ out:
     return status;
 }
 
-static alibi_status inspect_file(struct page *p, const char *path, const struct alibi_call *call)
+static alibi_status inspect_known_file(struct page *p, const char *path, const char *name,
+                                       const struct alibi_call *call)
 {
     bool shards;
 
@@ -576,12 +577,68 @@ static alibi_status inspect_file(struct page *p, const char *path, const struct 
     }
     if (ends_with(path, ".gguf"))
         return inspect_gguf(p, path);
-    if (ends_with(path, NAME_SHARD_INDEX))
+    if (strcmp(name, NAME_SHARD_INDEX) == 0)
         return inspect_shards(p, path, call);
     if (ends_with(path, ".json"))
         return inspect_tokenizer(p, path);
     TRY_RETURN(shards_recognise(&shards, path));
     return shards ? inspect_shards(p, path, call) : inspect_text(p, path, call);
+}
+
+/* A file that is described only as a part of its folder; its name says of what. NULL: none. */
+static const char *folder_of_file(const char *name)
+{
+    static const struct {
+        const char *file, *folder;
+    } parts[] = {
+        { NAME_CONFIG, "a model" },
+        { NAME_WEIGHTS ".index.json", "a model" },
+        { "generation_config.json", "a model" },
+        { "tokenizer_config.json", "a model" },
+        { NAME_MANIFEST, "a checkpoint" },
+        { NAME_STATE, "a checkpoint" },
+        { NAME_PRODUCTS, "a checkpoint" },
+        { NAME_FITTED, "a checkpoint" },
+        { NAME_RECIPE, "a run or a comparison" },
+        { NAME_LOG, "a run" },
+        { NAME_TIMING, "a run" },
+        { NAME_SOURCE, "a run" },
+        { NAME_COMPARED_TEXT, "a comparison" },
+        { NAME_RESULT, "a run of a comparison" },
+        { NAME_RESULTS, "a comparison or an experiment" },
+        { NAME_EXPERIMENT, "an experiment" },
+    };
+
+    for (int i = 0; i < COUNT(parts); i++)
+        if (strcmp(name, parts[i].file) == 0)
+            return parts[i].folder;
+    return NULL;
+}
+
+/* A text may have any name, so names count only after the content could not be read. */
+static alibi_status inspect_file(struct page *p, const char *path, const struct alibi_call *call)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *of = folder_of_file(name);
+    alibi_status status = inspect_known_file(p, path, name, call);
+    char *folder = NULL;
+
+    if (status != ALIBI_BAD_INPUT || !file_exists(path))
+        return status;
+    if (of) {
+        TRY(path_folder(&folder, path));
+        status = fail(ALIBI_BAD_INPUT,
+                      "'%s' is a part of %s, and is described with its folder: give '%s'", path, of,
+                      folder);
+    } else if (ends_with(path, ".json") && strcmp(name, NAME_TOKENIZER) != 0) {
+        status = fail(status,
+                      "'%s' is neither a " NAME_TOKENIZER " (%s) nor another file that inspect "
+                      "describes: safetensors, GGUF, token shards or a text",
+                      path, alibi_error());
+    }
+out:
+    mem_free(folder);
+    return status;
 }
 
 /* RUN/best */

@@ -116,7 +116,19 @@ done < readme/lines
 expect 2 "give --out" "$ALIBI" import hf
 expect 3 "not empty" "$ALIBI" import hf --out back
 expect 3 "not empty" "$ALIBI" export run --format hf --out back
-expect 3 "'nowhere'" "$ALIBI" import nowhere --out x
+expect 3 "'hub/bloom': there is no such .* local folder or GGUF file, .*: hf download" \
+    "$ALIBI" import hub/bloom --out x
+for file in model.safetensors config.json; do
+    expect 3 "cannot import 'hf/$file': .* folder of its config.json; give 'hf'$" \
+        "$ALIBI" import "hf/$file" --out x
+done
+expect 3 "'words.txt': it is not a GGUF file; import reads .* folders with a config.json" \
+    "$ALIBI" import words.txt --out x
+for file in config.json tokenizer_config.json generation_config.json; do
+    expect 3 "'hf/$file' is a part of a model, .*: give 'hf'$" "$ALIBI" inspect "hf/$file"
+done
+expect 3 "'bf16/model.safetensors.index.json' is a part of a model, .* give 'bf16'$" \
+    "$ALIBI" inspect bf16/model.safetensors.index.json
 mkdir pickled && cp hf/config.json pickled && touch pickled/pytorch_model.bin
 expect 3 "pickled .bin files, which run code" "$ALIBI" import pickled --out x
 check "train" "$ALIBI" train "${tiny[@]}" --out plain

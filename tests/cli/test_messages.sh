@@ -17,6 +17,14 @@ expect 3 "'noise.txt' is not text: it has binary data" "$ALIBI" train noise.txt 
     --out new
 expect 3 "there is no folder 'nosuch'" "$ALIBI" report nosuch
 expect 3 "'run': it is a model of this program" "$ALIBI" import run --out new
+for file in recipe.json log.jsonl source.json step-00000006/state.json; do
+    expect 3 "'run/$file' is a part of a .*: give 'run(/step-00000006)?'$" \
+        "$ALIBI" inspect "run/$file"
+done
+expect 3 "'mine.json' is neither a tokenizer.json .* nor .* safetensors, GGUF, .* or a text$" \
+    bash -c "echo '{ \"layers\": 2 }' > mine.json && '$ALIBI' inspect mine.json"
+printf '{"text": "a log of words"}\n' > log.jsonl
+check "a text with the name of a log is a text" "$ALIBI" inspect log.jsonl
 expect 2 "no text: .*'run' was trained on '.*/book.txt'" "$ALIBI" eval run
 expect 3 "cannot open 'absent.txt'" "$ALIBI" reproduce wikipedia-small absent.txt --plan --tier cpu
 mkdir project && touch project/main.c project/train.log
