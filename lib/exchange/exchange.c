@@ -194,6 +194,21 @@ static bool is_of_position(const char *name)
     return false;
 }
 
+/* How near the positions of two models are. */
+enum nearness { SAME_POSITION, SAME_METHOD, OTHER_METHOD };
+
+static alibi_status compare_methods(enum nearness *out, const struct alibi_config *a,
+                                    const struct alibi_config *b)
+{
+    struct pattern p, q;
+
+    TRY_RETURN(pattern_read(&p, a));
+    TRY_RETURN(pattern_read(&q, b));
+    *out = p.kinds == 1 && q.kinds == 1 && p.kind[0].method == q.kind[0].method ? SAME_METHOD
+                                                                                : OTHER_METHOD;
+    return ALIBI_OK;
+}
+
 /* The position of every layer with all its options, as it is written where the model's own options
  * have their defaults. Equal positions have equal names. */
 static alibi_status position_name(char out[ALIBI_NAME_MAX], const struct alibi_config *c)
@@ -212,7 +227,7 @@ static alibi_status position_name(char out[ALIBI_NAME_MAX], const struct alibi_c
 struct differences {
     struct text list; /* "option A where the model has B", several with commas */
     int count;
-    bool position; /* that of the layers is among them */
+    enum nearness position; /* of the layers; unless the same it is among the differences */
 };
 
 static struct text *next_difference(struct differences *d)
@@ -256,6 +271,7 @@ static alibi_status find_differences(struct differences *d, const struct family 
     if (status == ALIBI_BAD_INPUT) {
         text_append(next_difference(d), "no such configuration: %s", alibi_error());
         d->count = options;
+        d->position = OTHER_METHOD;
         return text_status(&d->list);
     }
     TRY_RETURN(status);
@@ -268,9 +284,10 @@ static alibi_status find_differences(struct differences *d, const struct family 
         }
     TRY_RETURN(position_name(here, ours));
     TRY_RETURN(position_name(there, &theirs));
-    d->position = strcmp(here, there) != 0;
-    if (d->position)
+    if (strcmp(here, there) != 0) {
+        TRY_RETURN(compare_methods(&d->position, ours, &theirs));
         text_append(next_difference(d), "position %s where the model has %s", there, here);
+    }
     if (lacks)
         text_append(next_difference(d), "%s", lacks);
     if (ours->embedding_scale != 1 && ours->tied && !ours->final_norm)
@@ -319,11 +336,14 @@ out:
 /* The properties of another program. */
 static const struct program {
     const char *name, *option; /* its name, and as --format */
+    const char *positions;     /* of its families, each with some options */
     family_at_fn *family_at;
     alibi_status (*write)(const struct outgoing *o, const char *path);
 } programs[] = {
-    [ALIBI_HUGGING_FACE] = { "Hugging Face", "hf", family_at, huggingface_write },
-    [ALIBI_GGUF] = { "llama.cpp", "gguf", llamacpp_family_at, llamacpp_write },
+    [ALIBI_HUGGING_FACE] = { "Hugging Face", "hf", "alibi, learned and rotary", family_at,
+                             huggingface_write },
+    [ALIBI_GGUF] = { "llama.cpp", "gguf", "alibi, learned, none and rotary", llamacpp_family_at,
+                     llamacpp_write },
 };
 
 /* Another program that has a family for the model; NULL: none. */
@@ -347,23 +367,55 @@ out:
     return status;
 }
 
-/* The family without a difference, or the one with the fewest in the message. */
+static bool is_closer(const struct differences *a, const struct differences *b)
+{
+    return a->position != b->position ? a->position < b->position : a->count < b->count;
+}
+
+/* `closest` are the differences of `near`; a family with another position method helps nobody. */
+static alibi_status fail_without_family(const struct program *program,
+                                        const struct alibi_config *config,
+                                        const struct family *near,
+                                        const struct differences *closest)
+{
+    const struct program *other = NULL;
+    struct text why = { 0 };
+    alibi_status status;
+    char name[ALIBI_NAME_MAX];
+
+    TRY(position_name(name, config));
+    TRY(find_other(&other, program, config));
+    if (closest->position == SAME_POSITION)
+        text_append(&why, "computes what this model does");
+    else
+        text_append(&why, "has position %s", name);
+    if (closest->position == OTHER_METHOD)
+        text_append(&why, "; their methods are %s", program->positions);
+    else
+        text_append(&why, "; the closest, '%s', has %s", near->name, closest->list.data);
+    TRY(text_status(&why));
+    status = fail(ALIBI_BAD_INPUT, "no family of %s %s; %s%s", program->name, why.data,
+                  other ? "a file can be had with --format "
+                        : "docs/exchange.md has the options to train with for each family",
+                  other ? other->option : "");
+out:
+    text_free(&why);
+    return status;
+}
+
+/* The family without a difference, or a message with the closest one. */
 static alibi_status choose_family(const struct family **out, const struct program *program,
                                   const struct alibi_config *config)
 {
     alibi_status status = ALIBI_OK;
     struct differences closest = { 0 }, here = { 0 };
     const struct family *near = NULL, *f;
-    const struct program *other = NULL;
-    bool has_position = false;
-    char name[ALIBI_NAME_MAX];
 
     for (int i = 0; (f = program->family_at(i)) && !*out; i++) {
         TRY(find_differences(&here, f, config));
-        has_position = has_position || !here.position;
         if (here.count == 0)
             *out = f;
-        if (!near || here.count < closest.count) {
+        if (!near || is_closer(&here, &closest)) {
             struct text old = closest.list;
             closest = here;
             here.list = old;
@@ -372,16 +424,8 @@ static alibi_status choose_family(const struct family **out, const struct progra
         text_free(&here.list);
         here = (struct differences){ 0 };
     }
-    if (*out)
-        goto out;
-    TRY(position_name(name, config));
-    TRY(find_other(&other, program, config));
-    status = fail(ALIBI_BAD_INPUT, "no family of %s %s%s; the closest, '%s', has %s; %s%s",
-                  program->name, has_position ? "computes what this model does" : "has position ",
-                  has_position ? "" : name, near->name, closest.list.data,
-                  other ? "a file can be had with --format "
-                        : "docs/exchange.md has the options to train with for each family",
-                  other ? other->option : "");
+    if (!*out)
+        status = fail_without_family(program, config, near, &closest);
 out:
     text_free(&closest.list);
     text_free(&here.list);

@@ -140,13 +140,16 @@ grep -qE "^  model_type +" stdout && grep -q "^model.*safetensors$" stdout &&
 while read -r position there; do
     check "train $position" "$ALIBI" train "${tiny[@]}" --steps 2 --position "$position" \
         --out "run-$position"
-    expect 3 "no family of Hugging Face has position $position; .*$there where the model has $position" \
+    expect 3 "no family of Hugging Face has position $position; $there(;| where .* $position;)" \
         "$ALIBI" export "run-$position" --format hf --out x
 done << END
-fox alibi:scaled
-alibi:train-slopes alibi:scaled
-rotary:layout=pairs:share=0.5 alibi:scaled
+fox their methods are alibi, learned and rotary
+alibi:train-slopes the closest, 'falcon', has position alibi:scaled
+rotary:layout=pairs:share=0.5 the closest, 'gpt_neox', has position rotary:share=0.5:spread
 END
+check "train alibi:scaled" "$ALIBI" train "${tiny[@]}" --position alibi:scaled --out scaled
+expect 3 "llama.cpp has position alibi:scaled; the closest, 'mpt', has position alibi where .*hf$" \
+    "$ALIBI" export scaled --format gguf --out x
 [ ! -e x ] && pass "a refusal leaves no folder" || fail "x" "it is there"
 
 # transformers loads what is exported.

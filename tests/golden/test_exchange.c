@@ -368,7 +368,7 @@ static void a_model_of_no_family_is_refused_with_the_closest_one(void **state)
     write_model(within(folder, "kerple"), c, NULL);
     assert_fails(
         alibi_export(within(folder, "kerple"), &hf, within(folder, "out"), &result, test_call()),
-        ALIBI_BAD_INPUT, "has position alibi where the model has kerple");
+        ALIBI_BAD_INPUT, "has position kerple; their methods are alibi, learned and rotary");
     assert_fails(alibi_export(ours, &(struct alibi_export){ .format = 7 }, within(folder, "out"),
                               &result, test_call()),
                  ALIBI_USAGE, "format 7");
