@@ -78,8 +78,6 @@ static alibi_status export_foreign(const struct job *job, const char *from)
     if (result.embedding_scale != 1)
         printf("its embedding is multiplied by %g there, and later weights correct for it\n",
                result.embedding_scale);
-    if (!result.tokenizer)
-        printf("without a tokenizer: the other program does not support this kind\n");
     return ALIBI_OK;
 }
 

@@ -462,6 +462,19 @@ static alibi_status check_export(const char *model, const struct alibi_export *h
     return ALIBI_OK;
 }
 
+/* Of a type that is not written. */
+static void warn_of_tokenizer(const char *model, const alibi_tokenizer *t,
+                              const struct program *program, const struct alibi_call *call)
+{
+    bool ids = strcmp(alibi_tokenizer_type(t), "ids") == 0;
+
+    call_warn(call, "%s gets no tokenizer: that of '%s' is of type '%s', %s", program->name, model,
+              alibi_tokenizer_type(t),
+              ids ? "which means that its text is token ids; add the tokenizer that the model was "
+                    "made with, or give token ids there"
+                  : "which is known here only; give token ids there");
+}
+
 alibi_status alibi_export(const char *model, const struct alibi_export *how, const char *out,
                           struct alibi_exchanged *result, const struct alibi_call *call)
 {
@@ -516,6 +529,8 @@ alibi_status alibi_export(const char *model, const struct alibi_export *how, con
     o.tokenizer = r.tokenizer ? tokenizer : NULL;
     o.own_tokenizer = tokenizer;
     TRY(program->write(&o, out));
+    if (!r.tokenizer)
+        warn_of_tokenizer(model, tokenizer, program, call);
     *result = r;
 out:
     tensor_source_free(theirs);

@@ -46,6 +46,10 @@ cp -r hf odd && sed -i 's/"BPE"/"WordPiece"/' odd/tokenizer.json
 run "$ALIBI" import odd --out odd-ids
 [ "$code" = 0 ] && grep -q "must be token ids: .*odd/tokenizer.json" stderr &&
     pass "and one with a tokenizer that cannot be read" || fail "import" "code $code"
+check "export of ids" "$ALIBI" export ids --format hf --out ids-hf --quiet
+grep -q "^warning: Hugging Face gets no tokenizer: .* of type 'ids', which means .* ids" stderr &&
+    [ ! -e ids-hf/tokenizer.json ] && pass "says what the other program lacks" ||
+    fail "export" "$(cat stderr)"
 total() { "$ALIBI" score "$@" --quiet --json > score.json && member score.json logprob; }
 sum=$(total back --prompt "It" --text " was")
 close "${sum#-}" "$(total ids --prompt "73 116" --text "32 119 97 115" | tr -d -)" &&
@@ -165,7 +169,7 @@ make=$SOURCE/tests/golden/make_exchange.py
 run "$python" "$make" --source sources
 for name in $(ls sources); do
     "$ALIBI" import sources/$name --out models/$name --quiet 2> stderr > stdout &&
-        "$ALIBI" export models/$name --format hf --out exported/$name --quiet > stdout ||
+        "$ALIBI" export models/$name --format hf --out exported/$name --quiet 2> stderr > stdout ||
         fail "$name" "$(cat stderr)"
 done
 run "$python" "$make" --load exported/*
