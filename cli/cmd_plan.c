@@ -17,6 +17,8 @@ struct job {
     double step_seconds; /* measured with --time */
 };
 
+enum { PLAN, DEVICE, MODEL, TRAINING, GROUPS };
+
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
@@ -265,6 +267,18 @@ static void divide_passes(struct job *job)
 
 /* ---- the run */
 
+/* Options that say nothing about one GPU, which reads no network. */
+static alibi_status check_several(const struct job *job, const struct cli_line *line)
+{
+    static const char *const of_several[] = { "link-gbps", "pass-seconds" };
+
+    for (int i = 0; i < CLI_COUNT(of_several); i++)
+        if (job->gpus == 1 && cli_is_given(line, PLAN, of_several[i]))
+            return cli_fail(ALIBI_USAGE, "--%s is for several GPUs; give their number with --gpus",
+                            of_several[i]);
+    return ALIBI_OK;
+}
+
 static alibi_status measure_time(struct job *job)
 {
     const struct alibi_training *t = &job->training;
@@ -310,6 +324,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     char name[32], time[CLI_SHORT];
     alibi_status status;
 
+    TRY_RETURN(check_several(job, line));
     divide_passes(job);
     if (job->gpu_memory == 0)
         TRY(alibi_device_open(&job->device, &job->compute, cli_call()));
@@ -340,11 +355,11 @@ out:
 alibi_status cmd_plan(int argc, char **argv)
 {
     struct job job = { 0 };
-    const struct alibi_option_group groups[] = {
-        { "Plan", options, CLI_COUNT(options), &job },
-        cli_device_group(&job.compute),
-        cli_model_group(&job.model),
-        cli_training_group(&job.training),
+    const struct alibi_option_group groups[GROUPS] = {
+        [PLAN] = { "Plan", options, CLI_COUNT(options), &job },
+        [DEVICE] = cli_device_group(&job.compute),
+        [MODEL] = cli_model_group(&job.model),
+        [TRAINING] = cli_training_group(&job.training),
     };
     struct cli_line line = {
         .command = "plan",

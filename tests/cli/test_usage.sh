@@ -47,6 +47,10 @@ expect 2 "'--tokenizer' does not apply to a model" \
 expect 2 "--lr has no effect on a benchmark" "$ALIBI" bench train --lr 0.1
 expect 2 "--train-length .*use --length" "$ALIBI" bench decode --train-length 8
 expect 2 "give --out FILE" "$ALIBI" text
+for option in "--link-gbps 100" "--pass-seconds 0.245"; do
+    expect 2 "${option% *} is for several GPUs; give their number with --gpus" \
+        "$ALIBI" plan --gpu-memory 80 $option
+done
 expect 2 "--vocab 100 .*257 ids" "$ALIBI" train "${tiny[@]}" --vocab 100
 echo "a text" > book.txt
 expect 3 "'book.txt' is not a tokenizer.json: " "$ALIBI" train "${tiny[@]}" --tokenizer book.txt
