@@ -282,7 +282,13 @@ static alibi_status set_texts(alibi_experiment *e, const struct cli_line *line, 
 {
     const char *files[CLI_FILES_MAX];
     int count = 0;
+    struct alibi_experiment_info info;
 
+    alibi_experiment_get_info(e, &info);
+    if (info.texts_read == 0 && line->operand_count > 1)
+        cli_note("the models of '%s' read no text, only synthetic tasks: '%s' is not used, unless "
+                 "a vocabulary is learned from it",
+                 info.name, line->operands[1]);
     for (int i = 1; i < line->operand_count; i++) {
         const char *operand = line->operands[i], *equals = strchr(operand, '='), *name = NULL;
         size_t length = 0;
@@ -318,7 +324,7 @@ static void announce(const alibi_experiment *e, const struct cli_line *line, boo
     char all[1024];
 
     alibi_experiment_get_info(e, &info);
-    if (line->operand_count > 1)
+    if (line->operand_count > 1 && info.texts_read > 0)
         text = line->operands[1];
     else if (plan && info.texts_read > 0)
         text = "the built-in text";
@@ -326,7 +332,7 @@ static void announce(const alibi_experiment *e, const struct cli_line *line, boo
              info.tier[0] ? ", tier " : "", info.tier, info.tier_about[0] ? ": " : "",
              info.tier_about, info.models, info.models == 1 ? "" : "s", info.trainings,
              info.trainings == 1 ? "" : "s", info.claims, info.claims == 1 ? "" : "s",
-             text[0] ? ", on " : "", text, line->operand_count > 2 ? " and others" : "");
+             text[0] ? ", on " : "", text, text[0] && line->operand_count > 2 ? " and others" : "");
     if (plan) {
         cli_print_wrapped(stdout, all, 0, 0);
         putchar('\n');

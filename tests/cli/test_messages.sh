@@ -27,6 +27,10 @@ printf '{"text": "a log of words"}\n' > log.jsonl
 check "a text with the name of a log is a text" "$ALIBI" inspect log.jsonl
 expect 2 "no text: .*'run' was trained on '.*/book.txt'" "$ALIBI" eval run
 expect 3 "cannot open 'absent.txt'" "$ALIBI" reproduce wikipedia-small absent.txt --plan --tier cpu
+run "$ALIBI" reproduce demo-chain book.txt --tier cpu --plan
+[ "$code" = 0 ] && ! grep -q book.txt stdout &&
+    grep -q "^the models of 'demo-chain' read no text, .*: 'book.txt' is not used" stderr &&
+    pass "notes a text that is not used" || fail "demo-chain book.txt" "exit code $code"
 mkdir project && touch project/main.c project/train.log
 expect 3 "cannot train in 'project': it has other files, such as 'main.c'" \
     "$ALIBI" train book.txt "${tiny[@]:2}" --out project
