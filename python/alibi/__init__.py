@@ -22,6 +22,7 @@ from ._library import (
     UsageError,
     constants,
     lib,
+    pointers,
     structs,
 )
 from .model import Device, Model, Session
@@ -58,6 +59,7 @@ __all__ = [
     "compare",
     "constants",
     "lib",
+    "pointers",
     "structs",
     "train",
 ]

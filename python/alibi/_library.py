@@ -6,63 +6,26 @@ import os
 import queue
 import re
 import threading
+import types
 import warnings
 import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Iterable, Optional, Union
 
-from ._header import Header, Status
+from ._errors import (
+    BadInputError,
+    DeviceError,
+    Error,
+    FileError,
+    Interrupted,
+    NumericError,
+    OutOfMemoryError,
+    UsageError,
+)
+from ._header import Header, Pointer, Status
 
 PathLike = Union[str, "os.PathLike[str]"]
-
-
-class Error(Exception):
-    """A call of the library that failed. Its text is the library's one line."""
-
-    status = 1
-
-
-class UsageError(Error, ValueError):
-    """An option that does not exist, or a value out of range."""
-
-    status = 2
-
-
-class BadInputError(Error, ValueError):
-    """A file, a text or a configuration that cannot be used as it is."""
-
-    status = 3
-
-
-class OutOfMemoryError(Error, MemoryError):
-    """Not enough memory."""
-
-    status = 4
-
-
-class FileError(Error, OSError):
-    """Reading, writing, locking or syncing failed."""
-
-    status = 5
-
-
-class NumericError(Error, ArithmeticError):
-    """A loss, gradient or weight that is not finite."""
-
-    status = 6
-
-
-class DeviceError(Error, RuntimeError):
-    """The requested device does not exist or failed."""
-
-    status = 7
-
-
-class Interrupted(Error):
-    """Stopped on request. The text says which work is kept."""
-
-    status = 75
 
 
 _ERRORS = {
@@ -103,25 +66,53 @@ def _in_python(line: str) -> str:
 
 def _check(status: Status, function: Any, arguments: Any) -> None:
     if status.value != 0:
-        raise _ERRORS.get(status.value, Error)(_in_python(_library.alibi_error().decode()))
+        raise _ERRORS.get(status.value, Error)(_in_python(lib.alibi_error().decode()))
 
 
-def _load() -> tuple[ctypes.CDLL, Header]:
+def _refused(name: str, kinds: list[Any], arguments: Any, reason: Exception) -> UsageError:
+    """ctypes wraps what a conversion raises, so the arguments are converted again for the reason."""
+    for number, (kind, argument) in enumerate(zip(kinds, arguments), 1):
+        try:
+            kind.from_param(argument)
+        except UsageError as error:
+            return error
+        except TypeError as error:
+            return UsageError(f"{name}(), argument {number}: {error}")
+    return UsageError(f"{name}(): {reason}")
+
+
+def _function(library: ctypes.CDLL, name: str, result: Any, kinds: list[Any]) -> Any:
+    """A function of the library, which refuses arguments of other types as the library would."""
+    call = getattr(library, name)
+    call.restype, call.argtypes = result, kinds
+    if result is Status:
+        call.errcheck = _check
+
+    def function(*arguments: Any) -> Any:
+        try:
+            return call(*arguments)
+        except ctypes.ArgumentError as error:
+            raise _refused(name, kinds, arguments, error) from None
+
+    function.__name__ = function.__qualname__ = name
+    function.restype, function.argtypes = result, kinds  # type: ignore[attr-defined]
+    return function
+
+
+def _load() -> tuple[Any, Header]:
     path, header_path = _find()
     header = Header(header_path.read_text())
     library = ctypes.CDLL(str(path))  # a CDLL releases the GIL for the time of each call
-    for name, (result, arguments) in header.functions.items():
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
-        if result is Status:
-            function.errcheck = _check
-    return library, header
+    functions = {
+        name: _function(library, name, *kinds) for name, kinds in header.functions.items()
+    }
+    return types.SimpleNamespace(**functions), header
 
 
-_library, _header = _load()
-lib = _library
+lib, _header = _load()
 constants = _header.constants
 structs = _header.structs
+pointers = _header.pointers
 
 
 def path_bytes(path: PathLike) -> bytes:
@@ -146,12 +137,12 @@ class Handle:
     """An object of the library, which is released when Python's object is. `keeps`: objects that it
     needs until then."""
 
-    def __init__(self, pointer: ctypes.c_void_p, free: Any, *keeps: Any) -> None:
+    def __init__(self, pointer: Pointer, free: Any, *keeps: Any) -> None:
         self._as_parameter_ = pointer
         self._free = weakref.finalize(self, _release, free, pointer, keeps)
 
 
-def _release(free: Any, pointer: ctypes.c_void_p, keeps: Any) -> None:
+def _release(free: Any, pointer: Pointer, keeps: Any) -> None:
     free(pointer)
 
 

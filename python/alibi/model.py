@@ -20,6 +20,7 @@ from ._library import (
     lib,
     long_call,
     path_bytes,
+    pointers,
     structs,
 )
 from .results import Evaluation, LengthResult, Scores
@@ -41,7 +42,7 @@ class Device(Handle):
             precision=constants[PRECISIONS[precision]],
             gpu=gpu,
         )
-        pointer = ctypes.c_void_p()
+        pointer = pointers["alibi_device"]()
         lib.alibi_device_open(ctypes.byref(pointer), ctypes.byref(compute), None)
         super().__init__(pointer, lib.alibi_device_free)
 
@@ -64,7 +65,7 @@ class Session(Handle):
     """The KV caches of some sequences of a model. Used by one thread at a time."""
 
     def __init__(self, model: Model, sequences: int = 1, skip: float = 0.0) -> None:
-        pointer = ctypes.c_void_p()
+        pointer = pointers["alibi_session"]()
         options = structs["alibi_session_options"](sequences=sequences)
         call = structs["alibi_call"](skip=skip)
         lib.alibi_session_new(
@@ -137,7 +138,7 @@ class Model(Handle):
         """Opens a checkpoint, or the newest one in the folder of a run; RUN/best is the one with
         the lowest validation loss. device: "auto", "cpu", "cuda" or a Device."""
         where = as_device(device, precision)
-        pointer = ctypes.c_void_p()
+        pointer = pointers["alibi_model"]()
         long_call(
             lambda call: lib.alibi_model_open(ctypes.byref(pointer), where, path_bytes(path), call),
             log=log,

@@ -10,6 +10,7 @@ from typing import Any, Iterable, Optional, Sequence, Union
 
 import numpy as np
 
+from ._header import Pointer
 from ._library import (
     Error,
     Handle,
@@ -21,11 +22,13 @@ from ._library import (
     lib,
     long_call,
     path_bytes,
+    pointers,
     strings,
     structs,
 )
 
 SPLITS = ("train", "valid", "test", "all")
+TokenizerLike = Union["Tokenizer", PathLike]
 
 
 class Tokenizer(Handle):
@@ -35,15 +38,15 @@ class Tokenizer(Handle):
     def open(cls, path: PathLike = "bytes", end: Optional[str] = None) -> Tokenizer:
         """Opens a tokenizer.json, a folder with one or with vocab.json and merges.txt, or "bytes",
         the built-in tokenizer. `end` names the token that ends a document."""
-        pointer = ctypes.c_void_p()
+        pointer = pointers["alibi_tokenizer"]()
         lib.alibi_tokenizer_open(
             ctypes.byref(pointer), path_bytes(path), end.encode() if end is not None else None
         )
         return cls(pointer, lib.alibi_tokenizer_free)
 
     @classmethod
-    def _borrowed(cls, pointer: int, owner: Any) -> Tokenizer:
-        return cls(ctypes.c_void_p(pointer), lambda _: None, owner)
+    def _borrowed(cls, pointer: Pointer, owner: Any) -> Tokenizer:
+        return cls(pointer, lambda _: None, owner)
 
     @property
     def type(self) -> str:
@@ -105,6 +108,16 @@ class Tokenizer(Handle):
         return f"<alibi.Tokenizer {self.type}, {self.vocab} ids>"
 
 
+def as_tokenizer(tokenizer: Optional[TokenizerLike], end: Optional[str] = None) -> Any:
+    """A str or a Path is what Tokenizer.open() opens."""
+    if isinstance(tokenizer, (str, os.PathLike)):
+        return Tokenizer.open(tokenizer, end)
+    if end is not None:
+        raise UsageError(f"end '{end}' names a token of a tokenizer that is given as a path; "
+                         "otherwise give it to Tokenizer.open()")
+    return tokenizer
+
+
 def as_ids(ids: Sequence[int]) -> np.ndarray:
     """Ids as the library reads them. One that does not fit in 32 bits is not cut silently."""
     array = np.asarray(ids)
@@ -131,11 +144,13 @@ class Corpus(Handle):
 
     @classmethod
     def builtin(
-        cls, seed: int = 1, size: int = 1 << 22, tokenizer: Optional[Tokenizer] = None
+        cls, seed: int = 1, size: int = 1 << 22, tokenizer: Optional[TokenizerLike] = None
     ) -> Corpus:
         """Text that a generator makes from the seed, of about `size` bytes."""
-        pointer = ctypes.c_void_p()
-        lib.alibi_corpus_builtin(ctypes.byref(pointer), seed, size, tokenizer, None)
+        pointer = pointers["alibi_corpus"]()
+        lib.alibi_corpus_builtin(
+            ctypes.byref(pointer), seed, size, as_tokenizer(tokenizer), None
+        )
         corpus = cls(pointer, lib.alibi_corpus_free)
         corpus.files = False
         return corpus
@@ -145,17 +160,18 @@ class Corpus(Handle):
         cls,
         *paths: PathLike,
         valid: Optional[PathLike] = None,
-        tokenizer: Optional[Tokenizer] = None,
+        tokenizer: Optional[TokenizerLike] = None,
         progress: Optional[ProgressCallback] = None,
         log: Optional[LogCallback] = None,
     ) -> Corpus:
         """Text files, folders of them, or token shards. `valid`: the text of the validation split;
         without it that is a part of `paths`."""
-        pointer = ctypes.c_void_p()
+        pointer = pointers["alibi_corpus"]()
         valid_path = path_bytes(valid) if valid is not None else None
+        own = as_tokenizer(tokenizer)
         long_call(
             lambda call: lib.alibi_corpus_open(
-                ctypes.byref(pointer), strings(paths), len(paths), valid_path, tokenizer, None, call
+                ctypes.byref(pointer), strings(paths), len(paths), valid_path, own, None, call
             ),
             progress=progress,
             log=log,
@@ -163,7 +179,7 @@ class Corpus(Handle):
         return cls(pointer, lib.alibi_corpus_free)
 
     @classmethod
-    def of_texts(cls, texts: Iterable[str], tokenizer: Optional[Tokenizer] = None) -> Corpus:
+    def of_texts(cls, texts: Iterable[str], tokenizer: Optional[TokenizerLike] = None) -> Corpus:
         """Texts in memory, a document each."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "texts.jsonl")
@@ -178,7 +194,7 @@ class Corpus(Handle):
     @classmethod
     def of_run(cls, run: PathLike) -> Corpus:
         """The text that the run in a folder is trained on, with its tokenizer."""
-        pointer = ctypes.c_void_p()
+        pointer = pointers["alibi_corpus"]()
         lib.alibi_corpus_of_run(ctypes.byref(pointer), path_bytes(run), None)
         return cls(pointer, lib.alibi_corpus_free)
 
@@ -209,7 +225,7 @@ def split_number(split: str) -> int:
 Texts = Union[Corpus, str, Path, Iterable[Union[str, Path]]]
 
 
-def as_corpus(texts: Texts, tokenizer: Optional[Tokenizer]) -> Corpus:
+def as_corpus(texts: Texts, tokenizer: Optional[TokenizerLike]) -> Corpus:
     """A str is a text, a Path is a file or a folder."""
     if isinstance(texts, Corpus):
         return texts

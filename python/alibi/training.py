@@ -11,13 +11,13 @@ from ._library import LogCallback, Options, PathLike, ProgressCallback, lib, lon
 from ._library import path_bytes, structs
 from .model import as_device
 from .results import Comparison, LengthResult, Training, Trial, from_struct
-from .text import Corpus, Texts, Tokenizer, as_corpus
+from .text import Corpus, Texts, TokenizerLike, as_corpus
 
 # Minutes on two cores, as the program's: docs/cli.md.
 _COMPARE_DEFAULTS = {"train_length": 64, "batch": 8, "steps": 1200, "warmup": 40, "eval_every": 0}
 
 
-def _text(texts: Optional[Texts], options: Options, tokenizer: Optional[Tokenizer]) -> Corpus:
+def _text(texts: Optional[Texts], options: Options, tokenizer: Optional[TokenizerLike]) -> Corpus:
     if texts is not None:
         return as_corpus(texts, tokenizer)
     builtin = options.values["builtin"]
@@ -40,7 +40,7 @@ def train(
     out: PathLike = "runs/train",
     *,
     resume: bool = False,
-    tokenizer: Optional[Tokenizer] = None,
+    tokenizer: Optional[TokenizerLike] = None,
     device: Any = "auto",
     precision: str = "auto",
     recipe: Optional[PathLike] = None,
@@ -97,7 +97,7 @@ def compare(
     methods: Optional[Sequence[str]] = None,
     lengths: Optional[Sequence[int]] = None,
     seeds: Optional[Sequence[int]] = None,
-    tokenizer: Optional[Tokenizer] = None,
+    tokenizer: Optional[TokenizerLike] = None,
     device: Any = "auto",
     precision: str = "auto",
     recipe: Optional[PathLike] = None,

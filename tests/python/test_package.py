@@ -115,6 +115,23 @@ class Errors(unittest.TestCase):
             alibi.lib.alibi_inject_fault(b"memory", 0)
         self.assertIsInstance(caught.exception, alibi.OutOfMemoryError)
 
+    def test_an_object_of_another_type_does_not_reach_the_library(self):
+        tokenizer = alibi.Tokenizer.open()
+        null = alibi.pointers["alibi_tokenizer"]()
+        for given, call in (
+            ("'runs/book'; Model.open", lambda: alibi.Session("runs/book")),
+            ("None", lambda: alibi.Session(None)),
+            ("type Tokenizer", lambda: alibi.Session(tokenizer)),
+            ("5", lambda: alibi.Corpus.builtin(size=9000, tokenizer=5)),
+            ("None", lambda: alibi.lib.alibi_tokenizer_vocab(null)),
+            ("type c_void_p", lambda: alibi.lib.alibi_tokenizer_vocab(ctypes.c_void_p(8))),
+            ("argument 1: ", lambda: alibi.lib.alibi_tokenizer_open(3, None, None)),
+            ("out of range", lambda: alibi.lib.alibi_protocol_view(2**32)),
+        ):
+            with self.assertRaisesRegex(alibi.UsageError, given):
+                call()
+        self.assertEqual(alibi.lib.alibi_tokenizer_vocab(tokenizer), 257)
+
     def test_ids_are_checked(self):
         tokenizer = alibi.Tokenizer.open()
         for ids in ([1.5], [[1]], [-1], [2**31]):
@@ -133,6 +150,16 @@ class Texts(unittest.TestCase):
             self.assertEqual(tokenizer.decode(ids), text)
         self.assertEqual(tokenizer.vocab, 257)
         self.assertEqual(tokenizer.end, 256)
+
+    def test_a_tokenizer_is_one_or_a_path(self):
+        text = ["one two three"] * 20
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "tokenizer.json")
+            alibi.Tokenizer.open().write(path)
+            for given in ("bytes", str(path), path, folder, alibi.Tokenizer.open(path)):
+                self.assertEqual(alibi.Corpus.of_texts(text, tokenizer=given).tokens(), 280)
+            with self.assertRaisesRegex(alibi.BadInputError, "no-such-file"):
+                alibi.Corpus.builtin(tokenizer=folder + "/no-such-file")
 
     def test_a_str_is_a_text_and_a_path_a_file(self):
         corpus = alibi.Corpus.of_texts(["one\n", "two"])
