@@ -23,7 +23,7 @@ from ._errors import (
     OutOfMemoryError,
     UsageError,
 )
-from ._header import Header, Pointer, Status
+from ._header import Header, Pointer, Status, named
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -116,7 +116,10 @@ pointers = _header.pointers
 
 
 def path_bytes(path: PathLike) -> bytes:
-    return os.fsencode(path)
+    try:
+        return os.fsencode(path)
+    except TypeError:
+        raise UsageError(f"a path is needed, not {named(path)}") from None
 
 
 def strings(values: Iterable[PathLike]) -> Any:
@@ -283,7 +286,7 @@ class Options:
         for name, value in values.items():
             if value is not None:
                 lib.alibi_options_set(
-                    self.groups, len(self.groups), name.encode(), _spell(value).encode()
+                    self.groups, len(self.groups), name.encode(), spelled(name, value).encode()
                 )
 
     def read(self, path: PathLike) -> None:
@@ -294,10 +297,19 @@ def _free_options(groups: Any, count: int, values: Any) -> None:
     lib.alibi_options_free(groups, count)
 
 
-def _spell(value: Any) -> str:
-    """As on the command line."""
+def spelled(name: str, value: Any) -> str:
+    """The value of an option as on the command line. Whole numbers of any type are written without
+    a point."""
+    if hasattr(value, "tolist"):  # of NumPy
+        value = value.tolist()
+    if isinstance(value, (str, os.PathLike)):
+        return os.fsdecode(value)
+    if isinstance(value, (list, tuple, range)):
+        return ",".join(spelled(name, part) for part in value)
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, (list, tuple)):
-        return ",".join(_spell(part) for part in value)
-    return repr(value) if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else repr(value)
+    if isinstance(value, int):
+        return str(value)
+    raise UsageError(f"option '{name}' cannot be {named(value)}")

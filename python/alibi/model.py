@@ -147,6 +147,10 @@ class Model(Handle):
         model.path, model.device = os.fspath(path), where
         return model
 
+    def __fspath__(self) -> str:
+        """What was opened, so that a model is a path: train(init=model)."""
+        return self.path
+
     def _config(self) -> Any:
         return lib.alibi_model_view_config(self).contents
 

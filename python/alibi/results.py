@@ -147,6 +147,10 @@ class Training:
     peak_bytes: int
     curve: tuple[tuple[int, float], ...]  # (step, loss), as log.jsonl has it
 
+    def __fspath__(self) -> str:
+        """The folder, so that a run is a path: Model.open(run), Corpus.of_run(run)."""
+        return self.folder
+
     def __str__(self) -> str:
         valid = f", validation loss {self.valid_loss:.4f}" if self.valid_step == self.step else ""
         return (

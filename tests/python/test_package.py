@@ -256,6 +256,21 @@ class Training(InFolder):
         self.assertIn("step 6", str(self.run_of_train))
         shown(self.run_of_train, self)
 
+    def test_a_run_and_a_model_are_their_paths(self):
+        run = self.run_of_train
+        model = alibi.Model.open(run, device="cpu")
+        self.assertEqual(model.path, "run")
+        self.assertEqual(alibi.Corpus.of_run(run).tokens(), alibi.Corpus.of_run("run").tokens())
+        tuned = [alibi.train(out=f"tuned-{i}", device="cpu", init=init, **TINY)
+                 for i, init in enumerate(("run", run, model, pathlib.Path("run")))]
+        self.assertEqual(len({result.loss for result in tuned}), 1)
+        self.assertNotEqual(tuned[0].loss, run.loss)
+        for wrong in (self, b"run", {}):
+            with self.assertRaisesRegex(alibi.UsageError, "option 'init' cannot be"):
+                alibi.train(out="wrong", device="cpu", init=wrong, **TINY)
+        with self.assertRaisesRegex(alibi.UsageError, "a path is needed, not 3"):
+            alibi.Model.open(3, device="cpu")
+
     def test_ctrl_c_saves_and_the_run_resumes(self):
         long = {**TINY, "steps": 1000000, "save_every": 1000000}
         started = threading.Event()
