@@ -292,6 +292,25 @@ class Options:
     def read(self, path: PathLike) -> None:
         lib.alibi_options_read(self.groups, len(self.groups), path_bytes(path))
 
+    def as_dict(self, title: str) -> dict[str, Any]:
+        """The values of a group by name, as set() takes them."""
+        values = self.values[title]
+        fields = {getattr(type(values), field[0]).offset: field[0] for field in values._fields_}
+        (group,) = (group for group in self.groups if group.title == title.encode())
+        result: dict[str, Any] = {}
+        for option in group.options[: group.count]:
+            value = getattr(values, fields[option.offset])
+            if option.type == constants["ALIBI_OPTION_CHOICE"]:
+                value = option.choices.decode().split("|")[value]
+            elif option.type == constants["ALIBI_OPTION_INTS"]:
+                value = value.at[: value.count]
+            elif option.type == constants["ALIBI_OPTION_NAMES"]:
+                value = [name.value.decode() for name in value.at[: value.count]]
+            result[option.name.decode().replace("-", "_")] = (
+                value.decode() if isinstance(value, bytes) else value
+            )
+        return result
+
 
 def _free_options(groups: Any, count: int, values: Any) -> None:
     lib.alibi_options_free(groups, count)

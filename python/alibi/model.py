@@ -12,6 +12,7 @@ from ._library import (
     BadInputError,
     Handle,
     LogCallback,
+    Options,
     PathLike,
     ProgressCallback,
     UsageError,
@@ -153,6 +154,13 @@ class Model(Handle):
 
     def _config(self) -> Any:
         return lib.alibi_model_view_config(self).contents
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Its model options: train(**model.config) trains a model of the same architecture."""
+        options = Options(config="alibi_config")
+        ctypes.pointer(options.values["config"])[0] = self._config()
+        return options.as_dict("config")
 
     @property
     def tokenizer(self) -> Tokenizer:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Optional, Sequence
 
 from ._library import LogCallback, Options, PathLike, ProgressCallback, lib, long_call
-from ._library import path_bytes, structs
+from ._library import path_bytes, spelled, structs
 from .model import as_device
 from .results import Comparison, LengthResult, Training, Trial, from_struct
 from .text import Corpus, Texts, TokenizerLike, as_corpus
@@ -22,6 +22,14 @@ def _text(texts: Optional[Texts], options: Options, tokenizer: Optional[Tokenize
         return as_corpus(texts, tokenizer)
     builtin = options.values["builtin"]
     return Corpus.builtin(builtin.seed, builtin.bytes, tokenizer)
+
+
+def _take_config(config: Any, init: Any) -> None:
+    """The options of a model to start from are the defaults. Only learned positions have a
+    max_length of their own; for others it is the new training length."""
+    lib.alibi_model_read_config(ctypes.byref(config), path_bytes(spelled("init", init)), None)
+    if not config.position.startswith(b"learned"):
+        config.max_length = 0
 
 
 def _curve(folder: PathLike) -> tuple[tuple[int, float], ...]:
@@ -53,16 +61,19 @@ def train(
 
     texts: a Corpus; or str, which are texts; or pathlib.Path, which are files. None: the built-in
     text, or with resume the text of the run. options: those of `alibi train`, with underscores:
-    position="alibi", layers=4, steps=1000. recipe: a file of options; others override it.
+    position="alibi", layers=4, steps=1000. recipe: a file of options; others override it. With
+    init=, a model to start from, the options of that model apply unless others are given.
 
     Ctrl-C saves a checkpoint and raises KeyboardInterrupt. The same call with resume=True continues
     bit-exact as if it had never been stopped.
     """
     values = Options(config="alibi_config", training="alibi_training", builtin="alibi_builtin")
     own = Path(out, "recipe.json")
-    resumed = resume and own.exists()
+    resumed = resume and own.exists() and not Path(out, "text.json").exists()
     if resumed:
         values.read(own)
+    elif options.get("init") is not None:
+        _take_config(values.values["config"], options["init"])
     if recipe is not None:
         values.read(recipe)
     values.set(**options)

@@ -271,6 +271,42 @@ class Training(InFolder):
         with self.assertRaisesRegex(alibi.UsageError, "a path is needed, not 3"):
             alibi.Model.open(3, device="cpu")
 
+    def test_a_model_to_start_from_gives_its_architecture(self):
+        shape = dict(TINY, layers=2, width=24, heads=3, position="rotary:base=500",
+                     activation="relu", norm="rmsnorm", embedding_norm=True)
+        alibi.train(out="rotary", device="cpu", **shape)
+        of_rotary = alibi.Model.open("rotary", device="cpu").config
+        self.assertEqual(of_rotary, {**of_rotary, "position": "rotary:base=500", "layers": 2,
+                                     "activation": "relu", "norm": "rmsnorm", "width": 24,
+                                     "embedding_norm": True})
+        other = {name: value for name, value in TINY.items()
+                 if name not in ("layers", "width", "heads")}
+        for name, more in (("same", {}), ("longer", {"train_length": 32}),
+                           ("changed", {"position": "alibi", "activation": "gelu-erf"})):
+            options = {**other, **more}
+            alibi.train(out=name, device="cpu", init="rotary", **options)
+            config = alibi.Model.open(name, device="cpu").config
+            self.assertEqual(config, {**of_rotary, "max_length": options["train_length"],
+                                      **{key: more[key] for key in more if key in config}})
+            program("train", *flags(options), "--init", "rotary", "--out", name + "-of-program",
+                    "--quiet", "--device", "cpu")
+            ours, theirs = (pathlib.Path(run, "step-00000006", "model.safetensors")
+                            for run in (name, name + "-of-program"))
+            self.assertEqual(ours.read_bytes(), theirs.read_bytes())
+
+    def test_an_imported_model_gives_its_architecture(self):
+        alibi.train(out="bloom", device="cpu", embedding_norm=True, **TINY)
+        program("export", "bloom", "--format", "hf", "--out", "bloom-hf")
+        program("import", "bloom-hf", "--out", "bloom-imported")
+        options = {name: value for name, value in TINY.items()
+                   if name not in ("layers", "width", "heads")}
+        alibi.train(out="bloom-tuned", device="cpu", init="bloom-imported",
+                    tokenizer="bloom-imported", **options)
+        tuned, imported = (alibi.Model.open(name, device="cpu").config
+                           for name in ("bloom-tuned", "bloom-imported"))
+        self.assertEqual(tuned, {**imported, "max_length": 16})
+        self.assertTrue(tuned["embedding_norm"])
+
     def test_ctrl_c_saves_and_the_run_resumes(self):
         long = {**TINY, "steps": 1000000, "save_every": 1000000}
         started = threading.Event()
