@@ -503,6 +503,12 @@ ALIBI_API alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *
                                          const char *valid, const alibi_tokenizer *t,
                                          const struct alibi_reading *reading,
                                          const struct alibi_call *call);
+/* The same of texts in memory, each a document of bytes[i] bytes; empty ones are skipped. They are
+ * not kept. A run that is trained on them does not store where they are, so a resumed one needs
+ * them again. */
+ALIBI_API alibi_status alibi_corpus_texts(alibi_corpus **out, const char *const *texts,
+                                          const size_t *bytes, int64_t count,
+                                          const alibi_tokenizer *t, const struct alibi_call *call);
 /* ALIBI_BAD_INPUT if these bytes are not text in UTF-8. The message says what they are, if that is
  * known (a PDF, an image, UTF-16), and what to do; `name` is the name of their file. */
 ALIBI_API alibi_status alibi_text_check(const char *text, size_t bytes, const char *name);

@@ -211,6 +211,27 @@ out:
     return status;
 }
 
+alibi_status alibi_corpus_texts(alibi_corpus **out, const char *const *texts, const size_t *bytes,
+                                int64_t count, const alibi_tokenizer *t,
+                                const struct alibi_call *call)
+{
+    alibi_status status;
+    struct source *source = NULL;
+    alibi_corpus *c = NULL;
+
+    TRY(source_open_texts(&source, texts, bytes, count));
+    TRY(new_corpus(&c, "texts", t));
+    TRY(add_source(c, source, NULL, call));
+    seal(c);
+    cut_by_length(c);
+    *out = c;
+    c = NULL;
+out:
+    source_close(source);
+    alibi_corpus_free(c);
+    return status;
+}
+
 /* ---- the built-in text */
 
 /* Its documents are independent of each other, so the splits are whole documents: the last

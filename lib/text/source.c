@@ -187,7 +187,10 @@ struct source {
     int64_t bytes_before;       /* of the files that are done */
     _Atomic int64_t bytes_done; /* read by the thread that waits for the next block */
 
-    struct builtin *builtin; /* the source of documents instead of files; NULL: files */
+    struct builtin *builtin;  /* the source of documents instead of files; NULL: files, or */
+    const char *const *texts; /* texts in memory: those that remain, borrowed */
+    const size_t *text_bytes;
+    int64_t texts_left, texts_done;
     struct input in;
     /* Takes text from `in` into `run`, or notices the end of the document. *more: all of the
      * buffer was taken. */
@@ -402,6 +405,21 @@ static alibi_status split_builtin(struct source *s, bool *more)
     return ALIBI_OK;
 }
 
+/* As in JSON, an empty text is not a document. */
+static alibi_status split_texts(struct source *s, bool *more)
+{
+    char name[32];
+
+    for (; s->texts_left > 0 && !s->ended; s->texts_left--) {
+        s->run = (struct slice){ *s->texts++, *s->text_bytes++ };
+        s->ended = s->run.bytes > 0;
+        snprintf(name, sizeof name, "text %lld", (long long)++s->texts_done);
+        TRY_RETURN(alibi_text_check(s->run.at, s->run.bytes, name));
+    }
+    s->in.ended = *more = !s->ended;
+    return ALIBI_OK;
+}
+
 /* ---- notes */
 
 static void note(struct source *s, int which)
@@ -473,7 +491,7 @@ static alibi_status look(struct source *s, enum event *event)
     bool more = false, file_ends = false;
 
     while (s->run.bytes == 0 && !s->ended && !file_ends && s->at.file < s->count) {
-        if (s->in.unpack == NULL && s->builtin == NULL)
+        if (s->in.unpack == NULL && s->builtin == NULL && s->texts == NULL)
             TRY_RETURN(open_file(s));
         TRY_RETURN(s->split(s, &more));
         if (more && !s->in.ended) {
@@ -759,6 +777,29 @@ alibi_status source_open_builtin(struct source **out, const struct alibi_builtin
     s->count = 1;
     TRY(text_copy(&s->files[0].path, "built-in text"));
     s->split = split_builtin;
+    *out = s;
+    s = NULL;
+out:
+    source_close(s);
+    return status;
+}
+
+alibi_status source_open_texts(struct source **out, const char *const *texts, const size_t *bytes,
+                               int64_t count)
+{
+    alibi_status status;
+    struct source *s = NULL;
+
+    if (count < 1)
+        return fail(ALIBI_USAGE, "a corpus needs at least one text");
+    TRY(NEW_ZERO_ARRAY(&s, 1, "a source of text"));
+    TRY(NEW_ZERO_ARRAY(&s->files, 1, "a list of files"));
+    s->count = 1;
+    TRY(text_copy(&s->files[0].path, "texts"));
+    s->texts = texts;
+    s->text_bytes = bytes;
+    s->texts_left = count;
+    s->split = split_texts;
     *out = s;
     s = NULL;
 out:

@@ -131,6 +131,9 @@ alibi_status source_open(struct source **out, const char *const *paths, int coun
                          const struct alibi_reading *reading, const struct alibi_call *call);
 /* The built-in text instead of files. */
 alibi_status source_open_builtin(struct source **out, const struct alibi_builtin *which);
+/* Texts in memory instead, which are borrowed. */
+alibi_status source_open_texts(struct source **out, const char *const *texts, const size_t *bytes,
+                               int64_t count);
 void source_close(struct source *s);
 int source_file_count(const struct source *s);
 const char *source_file(const struct source *s, int64_t file); /* its path */
