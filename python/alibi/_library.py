@@ -9,9 +9,10 @@ import threading
 import types
 import warnings
 import weakref
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Iterable, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 from ._errors import (
     BadInputError,
@@ -120,6 +121,26 @@ def path_bytes(path: PathLike) -> bytes:
         return os.fsencode(path)
     except TypeError:
         raise UsageError(f"a path is needed, not {named(path)}") from None
+
+
+def text_bytes(what: str, text: Union[str, bytes]) -> bytes:
+    if isinstance(text, bytes):
+        return text
+    if not isinstance(text, str):
+        raise UsageError(f"{what} must be a str, not {named(text)}")
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{what} is not text: {error.reason} at {error.start}") from None
+
+
+def texts_bytes(what: str, texts: Union[str, bytes, Iterable[str]]) -> list[bytes]:
+    """One text is a list of one."""
+    if isinstance(texts, (str, bytes)):
+        texts = [texts]
+    if not isinstance(texts, Iterable):
+        raise UsageError(f"{what} must be a str or a list of them, not {named(texts)}")
+    return [text_bytes(f"each of {what}", text) for text in texts]
 
 
 def strings(values: Iterable[PathLike]) -> Any:

@@ -139,7 +139,6 @@ class AlibiLM(TemplateLM):
         return results
 
     def _generate(self, prompts: list[str], options: dict[str, Any]) -> list[str]:
-        until = options.get("until") or []
         tokens = int(options.get("max_gen_toks", self.max_gen_toks))
         sampled = options.get("do_sample", float(options.get("temperature", 0.0) or 0.0) > 0)
         return self.model.complete(
@@ -148,7 +147,7 @@ class AlibiLM(TemplateLM):
             temperature=float(options.get("temperature") or 1.0) if sampled else 0.0,
             top_k=int(options.get("top_k") or 0),
             top_p=float(options.get("top_p") or 1.0),
-            until=[until] if isinstance(until, str) else until,
+            until=options.get("until") or (),
             skip=self.skip,
         )
 

@@ -23,6 +23,8 @@ from ._library import (
     path_bytes,
     pointers,
     structs,
+    text_bytes,
+    texts_bytes,
 )
 from .results import Evaluation, LengthResult, Scores
 from .text import Corpus, Texts, Tokenizer, as_corpus, as_ids, ids_pointer, split_number
@@ -201,7 +203,7 @@ class Model(Handle):
     ) -> Scores:
         """The log-probability of each token of a text after a prompt. With an empty prompt the text
         is the beginning of a document."""
-        data, before = text.encode(), prompt.encode()
+        data, before = text_bytes("text", text), text_bytes("prompt", prompt)
         if alternatives < 0:
             raise UsageError(f"{alternatives} alternatives: there must be 0 or more")
         out = ctypes.POINTER(structs["alibi_scores"])()
@@ -258,7 +260,11 @@ class Model(Handle):
         validation split of the built-in text. stride 0: half the length. tokens 0: all are scored.
         """
         number = choice("", protocol, PROTOCOLS)
-        corpus = self._own_text() if texts is None else as_corpus(texts, self.tokenizer)
+        if texts is None:
+            corpus = self._own_text()
+        else:
+            own = None if isinstance(texts, Corpus) else self.tokenizer
+            corpus = as_corpus(texts, own)
         part = split_number(split or ("all" if corpus.files else "valid"))
         strided = lib.alibi_protocol_view(number).contents.strided
         if stride and not strided:
@@ -324,7 +330,7 @@ class Model(Handle):
             raise UsageError(f"tokens {tokens}: give 0 or more")
         tokenizer = self.tokenizer
         sampling = structs["alibi_sampling"](temperature, top_k, top_p, seed)
-        data = prompt.encode()
+        data = text_bytes("prompt", prompt)
         ids = tokenizer.encode(data)
         held = b""
         if tokenizer.begin is not None and (len(ids) == 0 or ids[0] != tokenizer.begin):
@@ -367,19 +373,21 @@ class Model(Handle):
 
     def complete(
         self,
-        prompts: Sequence[str],
+        prompts: Union[str, Sequence[str]],
         tokens: int = 256,
         temperature: float = 0.0,
         top_k: int = 0,
         top_p: float = 1.0,
         seed: int = 1,
-        until: Sequence[str] = (),
+        until: Union[str, Sequence[str]] = (),
         skip: float = 0.0,
     ) -> list[str]:
         """Continues several prompts together, one pass for a token of each; prompt i has the random
-        numbers of seed + i. A continuation ends before the first of the texts `until`."""
-        texts = [b""] * len(prompts)
-        ends = [end.encode() for end in until if end]
+        numbers of seed + i. A continuation ends before the first of the texts `until`. A str is one
+        prompt, or one such text."""
+        data = texts_bytes("prompts", prompts)
+        texts = [b""] * len(data)
+        ends = [end for end in texts_bytes("until", until) if end]
 
         def emit(_: Any, which: int, text: int, size: int) -> bool:
             # A stop text may begin in an earlier piece, but not end there.
@@ -388,7 +396,6 @@ class Model(Handle):
             texts[which] += ctypes.string_at(text, size)
             return not any(texts[which].find(end, start) >= 0 for end in ends)
 
-        data = [prompt.encode() for prompt in prompts]
         array = (structs["alibi_prompt"] * len(data))(*((text, len(text)) for text in data))
         how = structs["alibi_generation"](tokens=tokens)
         how.sampling = structs["alibi_sampling"](temperature, top_k, top_p, seed)

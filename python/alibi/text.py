@@ -2,17 +2,14 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any, Iterable, Optional, Sequence, Union
 
 import numpy as np
 
-from ._header import Pointer
+from ._header import Pointer, named
 from ._library import (
-    Error,
     Handle,
     LogCallback,
     PathLike,
@@ -25,6 +22,8 @@ from ._library import (
     pointers,
     strings,
     structs,
+    text_bytes,
+    texts_bytes,
 )
 
 SPLITS = ("train", "valid", "test", "all")
@@ -72,7 +71,7 @@ class Tokenizer(Handle):
 
     def encode(self, text: Union[str, bytes]) -> np.ndarray:
         """The ids of a text, int32, without begin and end."""
-        data = text.encode() if isinstance(text, str) else text
+        data = text_bytes("text", text)
         ids = ctypes.POINTER(ctypes.c_int32)()
         count = ctypes.c_int64()
         lib.alibi_tokenizer_encode(self, data, len(data), ctypes.byref(ids), ctypes.byref(count))
@@ -179,17 +178,18 @@ class Corpus(Handle):
         return cls(pointer, lib.alibi_corpus_free)
 
     @classmethod
-    def of_texts(cls, texts: Iterable[str], tokenizer: Optional[TokenizerLike] = None) -> Corpus:
-        """Texts in memory, a document each."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "texts.jsonl")
-            with open(path, "w", encoding="utf-8") as file:
-                for text in texts:
-                    file.write(json.dumps({"text": text}) + "\n")
-            try:
-                return cls.open(path, tokenizer=tokenizer)
-            except Error as error:  # the file is not the caller's
-                raise type(error)(str(error).replace(path, "texts")) from None
+    def of_texts(cls, texts: Union[str, Iterable[str]], tokenizer: Optional[TokenizerLike] = None) -> Corpus:
+        """Texts in memory, a document each. A str is one document."""
+        data = texts_bytes("texts", texts)
+        sizes = (ctypes.c_size_t * len(data))(*map(len, data))
+        pointer = pointers["alibi_corpus"]()
+        own = as_tokenizer(tokenizer)
+        long_call(
+            lambda call: lib.alibi_corpus_texts(
+                ctypes.byref(pointer), strings(data), sizes, len(data), own, call
+            )
+        )
+        return cls(pointer, lib.alibi_corpus_free)
 
     @classmethod
     def of_run(cls, run: PathLike) -> Corpus:
@@ -225,18 +225,35 @@ def split_number(split: str) -> int:
 Texts = Union[Corpus, str, Path, Iterable[Union[str, Path]]]
 
 
+_ENDINGS = (".txt", ".md", ".json", ".jsonl", ".ndjson", ".gz", ".zst", ".bin")
+
+
+def _refuse_name(text: str) -> None:
+    """A text that is the name of a file, or looks like one, was hardly meant as a text."""
+    if len(text) > 255 or "\n" in text or "\0" in text:
+        return
+    exists = os.path.exists(text)
+    if exists or text.endswith(_ENDINGS) or ("/" in text and " " not in text):
+        raise UsageError(
+            f"{text!r} is a text, but {'is' if exists else 'looks like'} the name of a file: for a "
+            f"file give pathlib.Path({text!r}), for this text Corpus.of_texts([{text!r}])"
+        )
+
+
 def as_corpus(texts: Texts, tokenizer: Optional[TokenizerLike]) -> Corpus:
     """A str is a text, a Path is a file or a folder."""
     if isinstance(texts, Corpus):
+        if tokenizer is not None:
+            raise UsageError("a Corpus has its tokenizer: give tokenizer= when it is opened")
         return texts
-    parts = [texts] if isinstance(texts, (str, Path)) else list(texts)
+    if not isinstance(texts, Iterable) and not isinstance(texts, Path):
+        raise UsageError(f"texts must be a Corpus, str or pathlib.Path, not {named(texts)}")
+    parts = [texts] if isinstance(texts, (str, bytes, Path)) else list(texts)
     if parts and all(isinstance(part, Path) for part in parts):
         return Corpus.open(*parts, tokenizer=tokenizer)
     for part in parts:
         if not isinstance(part, str):
             raise UsageError(f"texts must be all str, which are texts, or all pathlib.Path, which "
-                             f"are files, not {type(part).__name__} among others")
-        if len(part) < 4096 and "\n" not in part and "\0" not in part and os.path.exists(part):
-            raise UsageError(f"'{part}' is the name of a file: give pathlib.Path({part!r}) to read "
-                             "it; a str is a text itself")
+                             f"are files, not {named(part)}")
+        _refuse_name(part)
     return Corpus.of_texts(parts, tokenizer)

@@ -81,7 +81,8 @@ def train(
     folder = path_bytes(out)
     lib.alibi_train_check(ctypes.byref(config), ctypes.byref(training), folder, resume)
     where = as_device(device, precision)
-    corpus = Corpus.of_run(out) if resumed and texts is None else _text(texts, values, tokenizer)
+    of_run = resumed and texts is None and tokenizer is None
+    corpus = Corpus.of_run(out) if of_run else _text(texts, values, tokenizer)
     result = structs["alibi_train_result"]()
     long_call(
         lambda call: lib.alibi_train(

@@ -170,6 +170,24 @@ class Texts(unittest.TestCase):
             self.assertEqual(alibi.Corpus.open(path).tokens(), 501)
             with self.assertRaisesRegex(alibi.UsageError, "is the name of a file"):
                 alibi.train(str(path), out=folder + "/run")
+            for name in ("runs/book", "no book.txt", folder + "/none"):
+                with self.assertRaisesRegex(alibi.UsageError, f"Path.'{name}'."):
+                    alibi.train(name, out=folder + "/run")
+        with self.assertRaisesRegex(alibi.BadInputError, "there is no text in 'texts'"):
+            alibi.Corpus.of_texts(["", ""])
+        with self.assertRaisesRegex(alibi.BadInputError, "'text 2' is not text: byte 0"):
+            alibi.Corpus.of_texts(["a", "b\0"])
+        self.assertEqual(alibi.Corpus.of_texts(["runs/book", "", "x"]).tokens(), 12)
+        for wrong in (3, b"text", [3], ["text", pathlib.Path("x")]):
+            with self.assertRaises(alibi.UsageError):
+                alibi.train(wrong, out="wrong")
+
+    def test_a_str_is_one_text_and_not_its_letters(self):
+        for texts in ("one text", ["one text"], iter(["one text"])):
+            self.assertEqual(alibi.Corpus.of_texts(texts).tokens(), 9)
+        for wrong in (3, None, [3], ["a", b"b", None]):
+            with self.assertRaisesRegex(alibi.UsageError, "texts must be a str"):
+                alibi.Corpus.of_texts(wrong)
 
 
 class Models(InFolder):
@@ -189,6 +207,9 @@ class Models(InFolder):
         whole = self.model.evaluate(text, lengths=[32])
         with self.assertRaisesRegex(alibi.BadInputError, "^((?!/tmp).)*'texts'"):
             self.model.evaluate([""])
+        with self.assertRaisesRegex(alibi.BadInputError, "^'texts' has 6 tokens; evaluating"):
+            self.model.evaluate("short", lengths=64)
+        self.assertIn("'texts'", repr(alibi.Corpus.of_texts("text")))
         self.assertEqual(whole[0].nll, self.model.evaluate(text, lengths=32)[0].nll)
         with self.assertRaises(alibi.UsageError):
             self.model.generate("It was", tokens=-1)
@@ -224,8 +245,12 @@ class Models(InFolder):
         printed = program("generate", "run", "--prompt", "It was", "--tokens", "30",
                           "--temperature", "0.5", "--seed", "4", "--no-echo", "--device", "cpu")
         self.assertEqual(text, printed.removesuffix("\n"))
-        cut = self.model.complete(["It was"], tokens=30, temperature=0.5, seed=4, until=[text[7]])
-        self.assertEqual(cut, [text[:text.index(text[7])]])
+        for until in ([text[7]], text[7]):
+            cut = self.model.complete("It was", tokens=30, temperature=0.5, seed=4, until=until)
+            self.assertEqual(cut, [text[:text.index(text[7])]])
+        end = text[7:9]
+        cut = self.model.complete("It was", tokens=30, temperature=0.5, seed=4, until=end)
+        self.assertEqual(cut, [text[:text.index(end)]])
 
     def test_threads_compute_at_once_and_agree(self):
         results = [None] * 3
@@ -306,6 +331,14 @@ class Training(InFolder):
                            for name in ("bloom-tuned", "bloom-imported"))
         self.assertEqual(tuned, {**imported, "max_length": 16})
         self.assertTrue(tuned["embedding_norm"])
+
+    def test_texts_in_memory_are_given_again_to_resume(self):
+        texts = ["It was the best of times. " * 99] * 9
+        alibi.train(texts, out="memory", device="cpu", **TINY)
+        with self.assertRaisesRegex(alibi.BadInputError, "give the text"):
+            alibi.train(out="memory", device="cpu", resume=True, steps=8)
+        resumed = alibi.train(texts, out="memory", device="cpu", resume=True, steps=8)
+        self.assertEqual(resumed.step, 8)
 
     def test_ctrl_c_saves_and_the_run_resumes(self):
         long = {**TINY, "steps": 1000000, "save_every": 1000000}
