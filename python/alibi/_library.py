@@ -5,6 +5,7 @@ import ctypes
 import os
 import queue
 import re
+import sys
 import threading
 import types
 import warnings
@@ -206,9 +207,21 @@ def _read_progress(p: Any) -> Progress:
     return Progress(**{name: values[name] for name in Progress.__dataclass_fields__})
 
 
-def _warn(level: str, line: str) -> None:
-    if level == "warning":
-        warnings.warn(_in_python(line), stacklevel=5)
+def tell(log: Optional[LogCallback], level: str, line: str) -> None:
+    """A line for the caller: of his log, or else as a Python warning if it is one."""
+    if log is not None:
+        log(level, _in_python(line))
+    elif level == "warning":
+        warnings.warn(_in_python(line), stacklevel=_level_of_caller())
+
+
+def _level_of_caller() -> int:
+    """As warnings.warn() counts in tell(): the nearest line outside of the package."""
+    package = os.path.dirname(__file__) + os.sep
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def long_call(
@@ -235,7 +248,7 @@ def long_call(
 
     def send_log(_: Any, level: int, line: int) -> None:
         name = "warning" if level == constants["ALIBI_WARNING"] else "note"
-        events_of_call.put((log or _warn, (name, ctypes.string_at(line).decode())))
+        events_of_call.put((tell, (log, name, ctypes.string_at(line).decode())))
 
     if progress is not None:
         call.progress = fields["progress"](send_progress)

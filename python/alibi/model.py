@@ -10,6 +10,7 @@ import numpy as np
 
 from ._library import (
     BadInputError,
+    Error,
     Handle,
     LogCallback,
     Options,
@@ -23,6 +24,7 @@ from ._library import (
     path_bytes,
     pointers,
     structs,
+    tell,
     text_bytes,
     texts_bytes,
 )
@@ -258,6 +260,7 @@ class Model(Handle):
         texts: a Corpus; or str, which are texts, a document each; or pathlib.Path, which are files.
         None: the built-in text that the model was trained on. split: None is all of texts, and the
         validation split of the built-in text. stride 0: half the length. tokens 0: all are scored.
+        A warning says if the model was trained on the text.
         """
         number = choice("", protocol, PROTOCOLS)
         if texts is None:
@@ -290,6 +293,7 @@ class Model(Handle):
         ]
         for request in requests:
             lib.alibi_eval_check(self, ctypes.byref(request), None)
+        trained_on = self._warn_if_seen(corpus, part, log)
         results = []
         for request in requests:
             result = structs["alibi_eval_result"]()
@@ -302,7 +306,22 @@ class Model(Handle):
                 skip=skip,
             )
             results.append(LengthResult._of(result))
-        return Evaluation(self.path, self.train_length, tuple(results))
+        return Evaluation(self.path, self.train_length, tuple(results), trained_on)
+
+    def _warn_if_seen(self, corpus: Corpus, split: int, log: Optional[LogCallback]) -> bool:
+        """If it is not known, nothing is said."""
+        seen = ctypes.c_int()
+        try:
+            lib.alibi_model_has_seen(self, corpus, split, ctypes.byref(seen))
+        except Error:
+            return False
+        if seen.value == constants["ALIBI_UNSEEN"]:
+            return False
+        partly = seen.value == constants["ALIBI_SEEN_PARTLY"]
+        tell(log, "warning",
+             f"the model was trained on '{corpus.name}', so it does better on it than on new text; "
+             + ("split='valid' was held out" if partly else "evaluate on other text"))
+        return True
 
     def _own_text(self) -> Corpus:
         builtin = structs["alibi_builtin"]()

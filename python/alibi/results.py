@@ -54,6 +54,7 @@ class Evaluation:
     model: str
     train_length: int
     results: tuple[LengthResult, ...]
+    trained_on: bool = False  # the model was trained on the text, as far as its run says
 
     _HEAD = ("length", "ppl", "nll", "error", "bits/byte", "tokens", "tokens/s")
 

@@ -202,6 +202,11 @@ class Corpus(Handle):
     def tokenizer(self) -> Tokenizer:
         return Tokenizer._borrowed(lib.alibi_corpus_view_tokenizer(self), self)
 
+    @property
+    def name(self) -> str:
+        """Its first path, "texts" in memory, or "built-in text"."""
+        return self._info("all").name.decode(errors="replace")
+
     def tokens(self, split: str = "all") -> int:
         """How many tokens a split has."""
         return self._info(split).tokens
@@ -212,8 +217,7 @@ class Corpus(Handle):
         return info
 
     def __repr__(self) -> str:
-        info = self._info("all")
-        return f"<alibi.Corpus '{info.name.decode(errors='replace')}', {info.tokens} tokens>"
+        return f"<alibi.Corpus '{self.name}', {self.tokens()} tokens>"
 
 
 def split_number(split: str) -> int:

@@ -8,6 +8,7 @@ import tempfile
 import threading
 import time
 import unittest
+import warnings
 import xml.dom.minidom
 
 import numpy as np
@@ -222,6 +223,36 @@ class Models(InFolder):
             self.model.evaluate(text, protocol="best")
         with self.assertRaisesRegex(alibi.UsageError, "stride has no effect"):
             self.model.evaluate(text, stride=4)
+
+    def test_a_text_that_was_trained_on_is_told(self):
+        text = pathlib.Path("seen.txt")
+        text.write_text("".join(f"line {i} of the text\n" for i in range(500)))
+        alibi.train(text, out="seen", device="cpu", **TINY)
+        model, how = alibi.Model.open("seen", device="cpu"), dict(lengths=16, tokens=64)
+        with self.assertWarnsRegex(UserWarning, "trained on 'seen.txt'.*split='valid' was held") as w:
+            self.assertTrue(model.evaluate(text, **how).trained_on)
+        self.assertEqual(os.path.basename(w.filename), os.path.basename(__file__))
+        lines = []
+        self.assertTrue(model.evaluate(text, split="train", log=lambda *line: lines.append(line),
+                                       **how).trained_on)
+        self.assertIn("trained on 'seen.txt'", lines[0][1])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for unseen, split in ((text, "valid"), ("Another text. " * 20, None), (None, None)):
+                model = self.model if unseen is None else model
+                self.assertFalse(model.evaluate(unseen, split=split, **how).trained_on)
+
+    def test_warnings_name_the_line_of_the_caller(self):
+        pathlib.Path("a.txt").write_text("the same line of text\n" * 500)
+        alibi.train(pathlib.Path("a.txt"), out="line", device="cpu", **TINY)
+        model = alibi.Model.open("line", device="cpu")
+        for call in (lambda: alibi.Corpus.open("a.txt", valid="a.txt"),  # deep in a long call
+                     lambda: model.evaluate(pathlib.Path("a.txt"))):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                call()
+            self.assertEqual([warning.filename for warning in caught], [__file__])
+            self.assertEqual(caught[0].lineno, call.__code__.co_firstlineno)
 
     def test_scores_are_log_softmax_of_logits(self):
         text = "It was late."
