@@ -119,9 +119,12 @@ pointers = _header.pointers
 
 def path_bytes(path: PathLike) -> bytes:
     try:
-        return os.fsencode(path)
+        encoded = os.fsencode(path)
     except TypeError:
         raise UsageError(f"a path is needed, not {named(path)}") from None
+    if b"\0" in encoded:  # which would end it in C
+        raise UsageError(f"a path has no byte 0: {named(path)}")
+    return encoded
 
 
 def text_bytes(what: str, text: Union[str, bytes]) -> bytes:
@@ -144,25 +147,19 @@ def texts_bytes(what: str, texts: Union[str, bytes, Iterable[str]]) -> list[byte
     return [text_bytes(f"each of {what}", text) for text in texts]
 
 
-def strings(values: Iterable[PathLike]) -> Any:
+def strings(values: list[bytes]) -> Any:
     """A C array of strings."""
-    encoded = [path_bytes(value) for value in values]
-    return (ctypes.c_char_p * len(encoded))(*encoded)
-
-
-def choice(prefix: str, name: str, names: Iterable[str]) -> int:
-    """The constant ALIBI_<prefix><NAME> of one of `names`."""
-    allowed = list(names)
-    if name not in allowed:
-        raise UsageError(f"'{name}' is not one of {', '.join(allowed)}")
-    return constants["ALIBI_" + prefix + name.upper().replace("-", "_").replace(".", "_")]
+    return (ctypes.c_char_p * len(values))(*values)
 
 
 class Handle:
     """An object of the library, which is released when Python's object is. `keeps`: objects that it
     needs until then."""
 
-    def __init__(self, pointer: Pointer, free: Any, *keeps: Any) -> None:
+    def __init__(self, pointer: Pointer, free: Any = None, *keeps: Any) -> None:
+        if not isinstance(pointer, Pointer):
+            name = type(self).__name__
+            raise UsageError(f"a {name} is not made from {named(pointer)}; {name}.open() opens one")
         self._as_parameter_ = pointer
         self._free = weakref.finalize(self, _release, free, pointer, keeps)
 
@@ -238,9 +235,12 @@ def long_call(
     saves what it can, and then KeyboardInterrupt continues. Callbacks run in the thread that
     called; an exception in one stops the call in the same way.
     """
+    for name, callback in (("progress", progress), ("log", log)):
+        if callback is not None and not callable(callback):
+            raise UsageError(f"{name} must be a function, not {named(callback)}")
     events_of_call: queue.SimpleQueue[Any] = queue.SimpleQueue()
     stop = structs["alibi_stop"]()
-    call = structs["alibi_call"](skip=skip, stop=ctypes.pointer(stop))
+    call = structs["alibi_call"](skip=real("skip", skip, most=0.999), stop=ctypes.pointer(stop))
     fields = dict(structs["alibi_call"]._fields_)
 
     def send_progress(_: Any, p: Any) -> None:
@@ -344,6 +344,45 @@ class Options:
                 value.decode() if isinstance(value, bytes) else value
             )
         return result
+
+
+def _read_option(kind: str, place: Any, name: str, value: Any, **how: Any) -> Any:
+    """The value of an argument that is no option of the library's tables, by the same rules: 1e6,
+    "8k", a name in any case."""
+    option = structs["alibi_option"](name=name.encode(), type=constants[kind], **how)
+    values = ctypes.cast(ctypes.pointer(place), ctypes.c_void_p)
+    group = structs["alibi_option_group"](options=ctypes.pointer(option), count=1, values=values)
+    lib.alibi_options_set(ctypes.byref(group), 1, name.encode(), spelled(name, value).encode())
+    return place.value
+
+
+def whole(name: str, value: Any, least: int = 0) -> int:
+    if type(value) is int and least <= value < 2**63:
+        return value
+    return _read_option("ALIBI_OPTION_INT", ctypes.c_int64(), name, value, min=least, max=2.0**63)
+
+
+def wholes(name: str, values: Any, least: int = 0) -> list[int]:
+    """Of a list, or of one number."""
+    if hasattr(values, "tolist"):  # of NumPy
+        values = values.tolist()
+    if isinstance(values, str):
+        values = [part.strip() for part in values.split(",")]
+    if not isinstance(values, Iterable):
+        values = [values]
+    return [whole(name, value, least) for value in values]
+
+
+def real(name: str, value: Any, least: float = 0.0, most: float = 2.0**63) -> float:
+    if type(value) is float and least <= value <= most:
+        return value
+    return _read_option("ALIBI_OPTION_REAL", ctypes.c_double(), name, value, min=least, max=most)
+
+
+def choice(name: str, value: Any, names: Iterable[str]) -> int:
+    """The index of one of `names`."""
+    choices = "|".join(names).encode()
+    return _read_option("ALIBI_OPTION_CHOICE", ctypes.c_int(), name, value, choices=choices)
 
 
 def _free_options(groups: Any, count: int, values: Any) -> None:

@@ -23,32 +23,37 @@ from ._library import (
     long_call,
     path_bytes,
     pointers,
+    real,
     structs,
     tell,
     text_bytes,
     texts_bytes,
+    whole,
+    wholes,
 )
 from .results import Evaluation, LengthResult, Scores
-from .text import Corpus, Texts, Tokenizer, as_corpus, as_ids, ids_pointer, split_number
+from .text import SPLITS, Corpus, Texts, Tokenizer, as_corpus, as_ids, ids_pointer
 
+# As in enum alibi_protocol.
 PROTOCOLS = ("nonoverlapping", "sliding", "stream", "stride", "llama.cpp", "rolling")
-PRECISIONS = {"auto": "ALIBI_PRECISION_AUTO", "fp32": "ALIBI_FP32", "bf16": "ALIBI_BF16",
-              "fp16": "ALIBI_FP16"}
 
 
 class Device(Handle):
-    """Where models run, and in which numbers."""
+    """Where models run, and in which numbers: the options --device, --precision, --gpu and
+    --autotune of the program."""
 
-    def __init__(self, device: str = "auto", precision: str = "auto", gpu: int = 0) -> None:
-        if precision not in PRECISIONS:
-            raise UsageError(f"precision '{precision}' is not one of {', '.join(PRECISIONS)}")
-        compute = structs["alibi_compute"](
-            device=choice("DEVICE_", device, ("auto", "cpu", "cuda")),
-            precision=constants[PRECISIONS[precision]],
-            gpu=gpu,
-        )
+    def __init__(
+        self,
+        device: str = "auto",
+        precision: str = "auto",
+        gpu: int = 0,
+        autotune: str = "same-bits",
+    ) -> None:
+        options = Options(compute="alibi_compute")
+        options.set(device=device, precision=precision, gpu=gpu, autotune=autotune)
         pointer = pointers["alibi_device"]()
-        lib.alibi_device_open(ctypes.byref(pointer), ctypes.byref(compute), None)
+        compute = ctypes.byref(options.values["compute"])
+        lib.alibi_device_open(ctypes.byref(pointer), compute, None)
         super().__init__(pointer, lib.alibi_device_free)
 
     @property
@@ -63,7 +68,11 @@ class Device(Handle):
 
 
 def as_device(device: Any, precision: str = "auto") -> Device:
-    return device if isinstance(device, Device) else Device(device, precision)
+    if not isinstance(device, Device):
+        return Device(device, precision)
+    if precision != "auto":
+        raise UsageError("a Device has its precision: give alibi.Device(name, precision)")
+    return device
 
 
 class Session(Handle):
@@ -71,8 +80,8 @@ class Session(Handle):
 
     def __init__(self, model: Model, sequences: int = 1, skip: float = 0.0) -> None:
         pointer = pointers["alibi_session"]()
-        options = structs["alibi_session_options"](sequences=sequences)
-        call = structs["alibi_call"](skip=skip)
+        options = structs["alibi_session_options"](sequences=whole("sequences", sequences, 1))
+        call = structs["alibi_call"](skip=real("skip", skip, most=0.999))
         lib.alibi_session_new(
             ctypes.byref(pointer), model, ctypes.byref(options), ctypes.byref(call)
         )
@@ -206,8 +215,7 @@ class Model(Handle):
         """The log-probability of each token of a text after a prompt. With an empty prompt the text
         is the beginning of a document."""
         data, before = text_bytes("text", text), text_bytes("prompt", prompt)
-        if alternatives < 0:
-            raise UsageError(f"{alternatives} alternatives: there must be 0 or more")
+        alternatives = whole("alternatives", alternatives)
         out = ctypes.POINTER(structs["alibi_scores"])()
         long_call(
             lambda call: lib.alibi_score(
@@ -245,7 +253,7 @@ class Model(Handle):
     def evaluate(
         self,
         texts: Optional[Texts] = None,
-        lengths: Union[int, Sequence[int], None] = None,
+        lengths: Union[int, str, Sequence[int], None] = None,
         protocol: str = "nonoverlapping",
         split: Optional[str] = None,
         stride: int = 0,
@@ -262,22 +270,25 @@ class Model(Handle):
         validation split of the built-in text. stride 0: half the length. tokens 0: all are scored.
         A warning says if the model was trained on the text.
         """
-        number = choice("", protocol, PROTOCOLS)
+        number = choice("protocol", protocol, PROTOCOLS)
+        protocol = PROTOCOLS[number]
+        stride, tokens = whole("stride", stride), whole("tokens", tokens)
+        window = whole("window", window)
         if texts is None:
             corpus = self._own_text()
         else:
             own = None if isinstance(texts, Corpus) else self.tokenizer
             corpus = as_corpus(texts, own)
-        part = split_number(split or ("all" if corpus.files else "valid"))
+        part = choice("split", split or ("all" if corpus.files else "valid"), SPLITS)
         strided = lib.alibi_protocol_view(number).contents.strided
         if stride and not strided:
             raise UsageError(f"stride has no effect with protocol '{protocol}'")
         if protocol == "stream" and lengths is not None:
             raise UsageError("protocol 'stream' has no length: every token has all earlier tokens "
                              "as context")
-        if isinstance(lengths, int):
-            lengths = [lengths]
-        asked = list(lengths) if lengths is not None else [self.train_length]
+        if lengths is None and self.train_length == 0 and protocol != "stream":
+            raise UsageError(f"'{self.path}' does not record its training length; give lengths")
+        asked = [self.train_length] if lengths is None else wholes("lengths", lengths, 1)
         if not asked:
             raise UsageError("lengths is empty: give at least one")
         requests = [
@@ -345,10 +356,9 @@ class Model(Handle):
     ) -> Iterator[str]:
         """Continues a prompt: an iterator of pieces of text, each computed when it is asked for. An
         empty prompt is the beginning of a document, and the end of the document ends it."""
-        if tokens < 0:
-            raise UsageError(f"tokens {tokens}: give 0 or more")
+        tokens = whole("tokens", tokens)
         tokenizer = self.tokenizer
-        sampling = structs["alibi_sampling"](temperature, top_k, top_p, seed)
+        sampling = _sampling(temperature, top_k, top_p, seed)
         data = text_bytes("prompt", prompt)
         ids = tokenizer.encode(data)
         held = b""
@@ -416,8 +426,8 @@ class Model(Handle):
             return not any(texts[which].find(end, start) >= 0 for end in ends)
 
         array = (structs["alibi_prompt"] * len(data))(*((text, len(text)) for text in data))
-        how = structs["alibi_generation"](tokens=tokens)
-        how.sampling = structs["alibi_sampling"](temperature, top_k, top_p, seed)
+        how = structs["alibi_generation"](tokens=whole("tokens", tokens))
+        how.sampling = _sampling(temperature, top_k, top_p, seed)
         callback = lib.alibi_generate.argtypes[4](emit)
         long_call(
             lambda call: lib.alibi_generate(
@@ -426,6 +436,15 @@ class Model(Handle):
             skip=skip,
         )
         return [_before(text, ends).decode(errors="replace") for text in texts]
+
+
+def _sampling(temperature: float, top_k: int, top_p: float, seed: int) -> Any:
+    return structs["alibi_sampling"](
+        real("temperature", temperature),
+        whole("top_k", top_k),
+        real("top_p", top_p, most=1.0),
+        whole("seed", seed),
+    )
 
 
 def _before(text: bytes, ends: Sequence[bytes]) -> bytes:

@@ -15,7 +15,7 @@ from ._library import (
     PathLike,
     ProgressCallback,
     UsageError,
-    constants,
+    choice,
     lib,
     long_call,
     path_bytes,
@@ -24,9 +24,10 @@ from ._library import (
     structs,
     text_bytes,
     texts_bytes,
+    whole,
 )
 
-SPLITS = ("train", "valid", "test", "all")
+SPLITS = ("train", "valid", "test", "all")  # as in enum alibi_split
 TokenizerLike = Union["Tokenizer", PathLike]
 
 
@@ -38,9 +39,8 @@ class Tokenizer(Handle):
         """Opens a tokenizer.json, a folder with one or with vocab.json and merges.txt, or "bytes",
         the built-in tokenizer. `end` names the token that ends a document."""
         pointer = pointers["alibi_tokenizer"]()
-        lib.alibi_tokenizer_open(
-            ctypes.byref(pointer), path_bytes(path), end.encode() if end is not None else None
-        )
+        ends = text_bytes("end", end) if end is not None else None
+        lib.alibi_tokenizer_open(ctypes.byref(pointer), path_bytes(path), ends)
         return cls(pointer, lib.alibi_tokenizer_free)
 
     @classmethod
@@ -148,7 +148,11 @@ class Corpus(Handle):
         """Text that a generator makes from the seed, of about `size` bytes."""
         pointer = pointers["alibi_corpus"]()
         lib.alibi_corpus_builtin(
-            ctypes.byref(pointer), seed, size, as_tokenizer(tokenizer), None
+            ctypes.byref(pointer),
+            whole("seed", seed),
+            whole("size", size),
+            as_tokenizer(tokenizer),
+            None,
         )
         corpus = cls(pointer, lib.alibi_corpus_free)
         corpus.files = False
@@ -166,11 +170,12 @@ class Corpus(Handle):
         """Text files, folders of them, or token shards. `valid`: the text of the validation split;
         without it that is a part of `paths`."""
         pointer = pointers["alibi_corpus"]()
+        files = strings([path_bytes(path) for path in paths])
         valid_path = path_bytes(valid) if valid is not None else None
         own = as_tokenizer(tokenizer)
         long_call(
             lambda call: lib.alibi_corpus_open(
-                ctypes.byref(pointer), strings(paths), len(paths), valid_path, own, None, call
+                ctypes.byref(pointer), files, len(paths), valid_path, own, None, call
             ),
             progress=progress,
             log=log,
@@ -213,17 +218,11 @@ class Corpus(Handle):
 
     def _info(self, split: str) -> Any:
         info = structs["alibi_corpus_info"]()
-        lib.alibi_corpus_get_info(self, split_number(split), ctypes.byref(info))
+        lib.alibi_corpus_get_info(self, choice("split", split, SPLITS), ctypes.byref(info))
         return info
 
     def __repr__(self) -> str:
         return f"<alibi.Corpus '{self.name}', {self.tokens()} tokens>"
-
-
-def split_number(split: str) -> int:
-    if split not in SPLITS:
-        raise UsageError(f"split '{split}' is not one of {', '.join(SPLITS)}")
-    return constants["ALIBI_" + split.upper()]
 
 
 Texts = Union[Corpus, str, Path, Iterable[Union[str, Path]]]

@@ -68,6 +68,7 @@ def train(
     bit-exact as if it had never been stopped.
     """
     values = Options(config="alibi_config", training="alibi_training", builtin="alibi_builtin")
+    folder = path_bytes(out)
     own = Path(out, "recipe.json")
     resumed = resume and own.exists() and not Path(out, "text.json").exists()
     if resumed:
@@ -78,7 +79,6 @@ def train(
         values.read(recipe)
     values.set(**options)
     config, training = values.values["config"], values.values["training"]
-    folder = path_bytes(out)
     lib.alibi_train_check(ctypes.byref(config), ctypes.byref(training), folder, resume)
     where = as_device(device, precision)
     of_run = resumed and texts is None and tokenizer is None

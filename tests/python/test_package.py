@@ -224,6 +224,57 @@ class Models(InFolder):
         with self.assertRaisesRegex(alibi.UsageError, "stride has no effect"):
             self.model.evaluate(text, stride=4)
 
+    def test_numbers_and_names_are_those_of_the_command_line(self):
+        text = "It was late. " * 200
+        wanted = self.model.evaluate(text, lengths=[64, 128], tokens=1024, protocol="sliding")
+        for lengths, tokens, protocol in (
+            ("64, 128", "1k", "slide"), (np.array([64, 128]), 1024.0, "SLIDING"),
+            ((np.int64(64), np.int32(128)), np.int64(1024), "sliding"),
+        ):
+            got = self.model.evaluate(text, lengths=lengths, tokens=tokens, protocol=protocol)
+            self.assertEqual([r.nll for r in got], [r.nll for r in wanted])
+        self.assertEqual(self.model.evaluate(text, lengths=np.int64(64))[0].length, 64)
+        for device, precision in (("CPU", "float32"), ("cpu", "fp32"), ("auto", "auto")):
+            self.assertTrue(alibi.Device(device, precision).name)
+        with self.assertRaisesRegex(alibi.Error, "^device cuda: |^GPU 1023"):
+            alibi.Device("gpu", gpu=1023)
+        with self.assertRaisesRegex(alibi.UsageError, "'fp16' is not one of auto.fp32.bf16"):
+            alibi.Model.open("run", device="cpu", precision="fp16")
+        with self.assertRaisesRegex(alibi.UsageError, "a Device has its precision"):
+            alibi.Model.open("run", device=self.model.device, precision="bf16")
+
+    def test_a_value_of_another_type_is_one_line(self):
+        model, text = self.model, "It was late. " * 40
+        for line, call in (
+            ("text must be a str, not None", lambda: model.score(None)),
+            ("text must be a str, not a value of type list", lambda: model.score(["a", "b"])),
+            ("prompt must be a str, not 3", lambda: model.generate(3)),
+            ("each of prompts must be a str, not 1", lambda: model.complete([1])),
+            ("until must be a str or a list of them, not 3", lambda: model.complete("a", until=3)),
+            ("each of prompts is not text", lambda: model.complete("\ud800")),
+            ("text must be a str, not a value", lambda: model.tokenizer.encode(["a"])),
+            ("option 'tokens': '1.5' is not a whole", lambda: model.evaluate(text, tokens=1.5)),
+            ("option 'tokens' cannot be None", lambda: model.evaluate(text, tokens=None)),
+            ("option 'lengths': 0 is out of range", lambda: model.evaluate(text, lengths=[0])),
+            ("option 'split': 'v' is not one of", lambda: model.evaluate(text, split="v")),
+            ("option 'skip': 1 is out of range", lambda: model.evaluate(text, skip=1)),
+            ("option 'temperature': 'hot'", lambda: model.complete("a", temperature="hot")),
+            ("option 'top_p': 2 is out", lambda: model.generate("a", top_p=2)),
+            ("option 'seed': 'x' is not", lambda: alibi.Corpus.builtin(seed="x")),
+            ("option 'steps': 'many' is not", lambda: alibi.train(out="x", steps="many")),
+            ("option 'device': '3' is not", lambda: alibi.train(out="x", device=3)),
+            ("a path is needed, not 5", lambda: alibi.train(out=5)),
+            ("a path has no byte 0", lambda: alibi.Model.open("run\0")),
+            ("end must be a str, not 3", lambda: alibi.Tokenizer.open("bytes", end=3)),
+            ("progress must be a function", lambda: model.score("a", progress=3)),
+            ("Model is not made from 'run'; Model.open", lambda: alibi.Model("run")),
+        ):
+            with self.assertRaisesRegex(alibi.UsageError, line):
+                call()
+        self.assertEqual(model.score(b"abc").logprob, model.score("abc").logprob)
+        few = alibi.train(out="whole", device="cpu", **{**TINY, "steps": 6.0, "layers": np.int8(1)})
+        self.assertEqual(few.loss, self.run_of_train.loss)
+
     def test_a_text_that_was_trained_on_is_told(self):
         text = pathlib.Path("seen.txt")
         text.write_text("".join(f"line {i} of the text\n" for i in range(500)))
