@@ -1,4 +1,4 @@
-"""Builds the wheel: the package, with libalibi.so and alibi.h inside.
+"""Builds the wheel: the package, with libalibi.so, alibi.h and the recipes inside.
 
 pip calls build_wheel(), as PEP 517 says. A wheel is a zip file with a list of its files, so nothing
 but Python is needed, and `pip install ./python` downloads no build tools.
@@ -74,6 +74,8 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None) 
         if path.suffix == ".py" or path.name == "py.typed"
     }
     files["alibi/alibi.h"] = (TREE / "include" / "alibi.h").read_bytes()
+    for path in sorted((TREE / "recipes").glob("*.json")):
+        files[f"alibi/recipes/{path.name}"] = path.read_bytes()
     for library in _libraries():
         files[f"alibi/{library.name}"] = library.read_bytes()
     info = f"alibi-{_version()}.dist-info"

@@ -101,6 +101,26 @@ def _function(library: ctypes.CDLL, name: str, result: Any, kinds: list[Any]) ->
     return function
 
 
+def find_recipe(recipe: PathLike) -> Path:
+    """A file, or the recipe of the package with that name."""
+    path = Path(os.fsdecode(path_bytes(recipe)))
+    package = Path(__file__).resolve().parent
+    if path.exists() or len(path.parts) != 1:
+        return path
+    known = {
+        found.stem: found
+        for folder in (package.parent.parent / "recipes", package / "recipes")
+        for found in sorted(folder.glob("*.json"))
+    }
+    name = path.name.removesuffix(".json")
+    if name not in known:
+        nearest = lib.alibi_nearest(name.encode(), strings([*map(str.encode, known)]), len(known))
+        hint = f"; did you mean '{nearest.decode()}'?" if nearest else ""
+        raise BadInputError(f"no recipe '{name}': there is no such file, and the recipes of the "
+                            f"package are {', '.join(known)}{hint}")
+    return known[name]
+
+
 def _load() -> tuple[Any, Header]:
     path, header_path = _find()
     header = Header(header_path.read_text())

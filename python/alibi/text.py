@@ -12,6 +12,7 @@ from ._header import Pointer, named
 from ._library import (
     Handle,
     LogCallback,
+    Options,
     PathLike,
     ProgressCallback,
     UsageError,
@@ -164,18 +165,30 @@ class Corpus(Handle):
         *paths: PathLike,
         valid: Optional[PathLike] = None,
         tokenizer: Optional[TokenizerLike] = None,
+        end: Optional[str] = None,
+        document: str = "file",
+        format: str = "auto",
+        field: str = "text",
         progress: Optional[ProgressCallback] = None,
         log: Optional[LogCallback] = None,
     ) -> Corpus:
         """Text files, folders of them, or token shards. `valid`: the text of the validation split;
-        without it that is a part of `paths`."""
+        without it that is a part of `paths`. end: the token of `tokenizer` that ends a document.
+
+        document: a document is a "file", a "line", the lines between blank lines ("blank-line"), or
+        the text between separators, such as "<|endoftext|>". format: "text", "jsonl", or "auto", by
+        the name of a file. field: the member of JSON lines with the text.
+        """
+        reading = Options(reading="alibi_reading")
+        reading.set(document=document, format=format, field=field)
+        how = ctypes.byref(reading.values["reading"])
         pointer = pointers["alibi_corpus"]()
         files = strings([path_bytes(path) for path in paths])
         valid_path = path_bytes(valid) if valid is not None else None
-        own = as_tokenizer(tokenizer)
+        own = as_tokenizer(tokenizer, end)
         long_call(
             lambda call: lib.alibi_corpus_open(
-                ctypes.byref(pointer), files, len(paths), valid_path, own, None, call
+                ctypes.byref(pointer), files, len(paths), valid_path, own, how, call
             ),
             progress=progress,
             log=log,

@@ -7,8 +7,19 @@ import os
 from pathlib import Path
 from typing import Any, Optional, Sequence
 
-from ._library import LogCallback, Options, PathLike, ProgressCallback, lib, long_call
-from ._library import path_bytes, spelled, structs
+from ._library import (
+    LogCallback,
+    Options,
+    PathLike,
+    ProgressCallback,
+    UsageError,
+    find_recipe,
+    lib,
+    long_call,
+    path_bytes,
+    spelled,
+    structs,
+)
 from .model import as_device
 from .results import Comparison, LengthResult, Training, Trial, from_struct
 from .text import Corpus, Texts, TokenizerLike, as_corpus
@@ -22,6 +33,30 @@ def _text(texts: Optional[Texts], options: Options, tokenizer: Optional[Tokenize
         return as_corpus(texts, tokenizer)
     builtin = options.values["builtin"]
     return Corpus.builtin(builtin.seed, builtin.bytes, tokenizer)
+
+
+# Options of the commands that belong to another call here.
+_OF_TEXT = "give the text as alibi.Corpus.open(PATH, {name}=...)"
+_OF_DEVICE = "give device=alibi.Device(NAME, {name}=...)"
+_ELSEWHERE = {
+    **dict.fromkeys(("valid", "document", "format", "field", "end"), _OF_TEXT),
+    **dict.fromkeys(("gpu", "autotune"), _OF_DEVICE),
+    "mix": "mixtures of texts are for the program: alibi train --mix",
+    "data": "give the text first: train(pathlib.Path(PATH))",
+}
+_NOT_OF_COMPARE = {
+    "position": "give methods=, one model each",
+    "init": "every model of a comparison starts from its seed",
+    "keep_best": "every model of a comparison is that of the last step",
+}
+
+
+def _set(options: Options, given: dict[str, Any], elsewhere: dict[str, str]) -> None:
+    for name in given:
+        if name in elsewhere:
+            why = elsewhere[name].format(name=name)
+            raise UsageError(f"option '{name}' does not apply here: {why}")
+    options.set(**given)
 
 
 def _take_config(config: Any, init: Any) -> None:
@@ -61,8 +96,9 @@ def train(
 
     texts: a Corpus; or str, which are texts; or pathlib.Path, which are files. None: the built-in
     text, or with resume the text of the run. options: those of `alibi train`, with underscores:
-    position="alibi", layers=4, steps=1000. recipe: a file of options; others override it. With
-    init=, a model to start from, the options of that model apply unless others are given.
+    position="alibi", layers=4, steps=1000. recipe: a file of options, or the name of one of the
+    package, such as "byte-10m"; others override it. With init=, a model to start from, the options
+    of that model apply unless others are given.
 
     Ctrl-C saves a checkpoint and raises KeyboardInterrupt. The same call with resume=True continues
     bit-exact as if it had never been stopped.
@@ -76,8 +112,8 @@ def train(
     elif options.get("init") is not None:
         _take_config(values.values["config"], options["init"])
     if recipe is not None:
-        values.read(recipe)
-    values.set(**options)
+        values.read(find_recipe(recipe))
+    _set(values, options, _ELSEWHERE)
     config, training = values.values["config"], values.values["training"]
     lib.alibi_train_check(ctypes.byref(config), ctypes.byref(training), folder, resume)
     where = as_device(device, precision)
@@ -131,8 +167,9 @@ def compare(
     )
     values.set(**_COMPARE_DEFAULTS)
     if recipe is not None:
-        values.read(recipe)
-    values.set(methods=methods, lengths=lengths, seeds=seeds, **options)
+        values.read(find_recipe(recipe))
+    values.set(methods=methods, lengths=lengths, seeds=seeds)
+    _set(values, options, {**_ELSEWHERE, **_NOT_OF_COMPARE})
     request = [ctypes.byref(values.values[name]) for name in ("compare", "config", "training")]
     folder = path_bytes(out)
     lib.alibi_compare_check(*request, folder)

@@ -1,7 +1,9 @@
 """The Python package, in a virtual environment with nothing but NumPy. Run by cli/test_python."""
 import ctypes
+import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -413,6 +415,53 @@ class Training(InFolder):
                            for name in ("bloom-tuned", "bloom-imported"))
         self.assertEqual(tuned, {**imported, "max_length": 16})
         self.assertTrue(tuned["embedding_norm"])
+
+    def test_files_are_read_as_asked(self):
+        line = "one line of text\n"
+        pathlib.Path("lines.txt").write_text(line * 100)
+        pathlib.Path("lines.data").write_text('{"body": "one line of text"}\n' * 100)
+        tokens = len(line)
+        for paths, how, wanted in (
+            (["lines.txt"], {}, 100 * tokens + 1),
+            (["lines.txt"], {"document": "line"}, 100 * (tokens + 1)),
+            (["lines.txt"], {"valid": "lines.txt"}, 2 * (100 * tokens + 1)),
+            (["lines.data"], {"format": "jsonl", "field": "body"}, 100 * tokens),
+        ):
+            corpus = alibi.Corpus.open(*paths, log=lambda *_: None, **how)
+            self.assertEqual(corpus.tokens(), wanted)
+        corpus.tokenizer.write("tokenizer.json")
+        with self.assertRaisesRegex(alibi.UsageError, "the end of documents cannot be 'x'"):
+            alibi.Corpus.open("lines.txt", tokenizer="tokenizer.json", end="x")
+        with self.assertRaisesRegex(alibi.UsageError, "end 'x' names a token"):
+            alibi.Corpus.open("lines.txt", end="x")
+        with self.assertRaisesRegex(alibi.UsageError, "option 'document': 'lin'"):
+            alibi.Corpus.open("lines.txt", document="lin")
+
+    def test_options_that_belong_elsewhere_say_where(self):
+        for name, where in (("valid", "Corpus.open.PATH, valid="), ("document", "document=..."),
+                            ("end", "Corpus"), ("gpu", "Device.NAME, gpu="), ("mix", "train --mix")):
+            for call in (alibi.train, alibi.compare):
+                with self.assertRaisesRegex(alibi.UsageError, where):
+                    call(out="elsewhere", **{name: "x"})
+        for name in ("position", "init", "keep_best"):
+            with self.assertRaisesRegex(alibi.UsageError, f"'{name}' does not apply"):
+                alibi.compare(out="elsewhere", **{name: "x"})
+        self.assertFalse(os.path.exists("elsewhere"))
+
+    def test_recipes_have_names(self):
+        small = {**TINY, "steps": 2}
+        for name in ("byte-10m", "byte-10m.json", SOURCE / "recipes" / "byte-10m.json"):
+            alibi.train(out="recipe", recipe=name, device="cpu", **small)
+            options = json.loads(pathlib.Path("recipe", "recipe.json").read_text())
+            wanted = json.loads((SOURCE / "recipes" / "byte-10m.json").read_text())
+            wanted.update(small)
+            self.assertEqual({key: options[key] for key in wanted}, wanted)
+            shutil.rmtree("recipe")
+        with self.assertRaisesRegex(alibi.BadInputError, "no recipe 'byte-10': .*did you mean 'byte-10m'"):
+            alibi.train(out="recipe", recipe="byte-10")
+        alibi.train(out="recipe", recipe="paper-1.3b", device="cpu", **small)
+        with self.assertRaisesRegex(alibi.BadInputError, "runs/none.json"):
+            alibi.train(out="recipe", recipe="runs/none.json")
 
     def test_texts_in_memory_are_given_again_to_resume(self):
         texts = ["It was the best of times. " * 99] * 9
