@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
-from ._library import UsageError, lib, structs
+from ._header import named
+from ._library import UsageError, lib, real, structs, whole
 from .model import Device
 
 
@@ -41,7 +42,7 @@ def attention(
     runs on the tensor cores, or fp32.
     """
     slopes = _one_of(slopes, alibi_slopes, causal)
-    return _attend(q, k, v, slopes, _Options(eps, softmax_scale, window), return_lse)
+    return _attend(q, k, v, slopes, _options(eps, softmax_scale, window), return_lse)
 
 
 def attention_varlen(
@@ -71,8 +72,10 @@ def attention_varlen(
     lengths are not noticed: they give wrong numbers.
     """
     slopes = _one_of(slopes, alibi_slopes, causal)
-    packed = _Packed(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
-    return _attend(q, k, v, slopes, _Options(eps, softmax_scale, window, packed), return_lse)
+    _check_integers(cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
+    packed = _Packed(cu_seqlens_q, cu_seqlens_k, whole("max_seqlen_q", max_seqlen_q),
+                     whole("max_seqlen_k", max_seqlen_k))
+    return _attend(q, k, v, slopes, _options(eps, softmax_scale, window, packed), return_lse)
 
 
 def attention_with_kvcache(
@@ -102,6 +105,8 @@ def attention_with_kvcache(
     slopes = _one_of(slopes, alibi_slopes, causal)
     if cache_seqlens is None or (k is None) != (v is None):
         raise UsageError("attention_with_kvcache() needs cache_seqlens, and k and v together")
+    _check_operands(q=q, k_cache=k_cache, v_cache=v_cache, k=k, v=v)
+    _check_integers(cache_seqlens=cache_seqlens, cache_batch_idx=cache_batch_idx)
     torch = _torch_of(q)
     numbers: Any = np if torch is None else torch
     place = {} if torch is None else {"device": q.device}
@@ -115,7 +120,7 @@ def attention_with_kvcache(
         v_cache[rows, lengths] = v[:, 0]
         lengths = lengths + 1
     cache = _Cache(lengths, cache_batch_idx)
-    options = _Options(0.0, softmax_scale, window, cache=cache)
+    options = _options(0.0, softmax_scale, window, cache=cache)
     if torch is None:
         return _attend(q, k_cache, v_cache, slopes, options, return_lse)
     with torch.no_grad():
@@ -154,6 +159,63 @@ class _Options(NamedTuple):
     cache: Optional[_Cache] = None
 
 
+def _options(eps: float, scale: Optional[float], window: int, packed: Optional[_Packed] = None,
+             cache: Optional[_Cache] = None) -> _Options:
+    if scale is not None:
+        scale = real("softmax_scale", scale, least=-(2.0**63))
+    return _Options(real("eps", eps, most=1.0), scale, whole("window", window), packed, cache)
+
+
+def _type_of(name: str, operand: Any) -> tuple[str, str]:
+    """Its type as NumPy names it, and the kind of that: "f" for floating-point numbers, "i" for
+    integers, "" for all others."""
+    if _torch_of(operand) is not None:
+        kind = "f" if operand.is_floating_point() else "" if operand.is_complex() else "i"
+        return str(operand.dtype), "" if str(operand.dtype) == "torch.bool" else kind
+    try:
+        array = np.asarray(operand)
+    except (TypeError, ValueError):
+        raise UsageError(f"{name} is no array: {named(operand)}") from None
+    if array.dtype.name.startswith(("float", "bfloat")):  # the second is of another package
+        return array.dtype.name, "f"
+    return array.dtype.name, "i" if array.dtype.kind in "iu" else ""
+
+
+def _check_operands(slopes: Any = None, **operands: Any) -> None:
+    """All are arrays of floating-point numbers, or all tensors: others would be cut to the type of
+    q, or lose gradients. Slopes may be integers, and a list."""
+    tensors = _torch_of(operands["q"]) is not None
+    words = {False: "an array", True: "a tensor of PyTorch"}
+    for name, operand in operands.items():
+        if operand is None and name in ("k", "v") and "k_cache" in operands:
+            continue
+        if not hasattr(operand, "shape"):
+            raise UsageError(f"{name} must be an array of NumPy or a tensor of PyTorch, not "
+                             f"{named(operand)}")
+        own = _torch_of(operand) is not None
+        if own != tensors:
+            raise UsageError(f"q is {words[tensors]} and {name} {words[own]}: all must be alike")
+        kind = _type_of(name, operand)
+        if kind[1] != "f":
+            raise UsageError(f"{name} is {kind[0]}: attention takes floating-point numbers")
+    if slopes is None:
+        return
+    if not tensors and _torch_of(slopes) is not None:
+        raise UsageError("q is an array and slopes a tensor of PyTorch: all must be alike")
+    kind = _type_of("slopes", slopes)
+    if kind[1] == "":
+        raise UsageError(f"slopes are {kind[0]}: attention takes floating-point numbers")
+
+
+def _check_integers(**operands: Any) -> None:
+    for name, operand in operands.items():
+        if operand is None:
+            continue
+        kind = _type_of(name, operand)
+        if kind[1] != "i":
+            raise UsageError(f"{name} must be integers, not {kind[0]}")
+
+
 def _one_of(slopes: Any, alibi_slopes: Any, causal: bool) -> Any:
     if not causal:
         raise UsageError("causal=False: the library has causal attention only")
@@ -162,13 +224,14 @@ def _one_of(slopes: Any, alibi_slopes: Any, causal: bool) -> Any:
     return alibi_slopes if slopes is None else slopes
 
 
-def _torch_of(q: Any) -> Any:
-    """PyTorch if q is one of its tensors, which exist only after PyTorch was imported."""
+def _torch_of(operand: Any) -> Any:
+    """PyTorch if it is one of its tensors, which exist only after PyTorch was imported."""
     torch = sys.modules.get("torch")
-    return torch if torch is not None and isinstance(q, torch.Tensor) else None
+    return torch if torch is not None and isinstance(operand, torch.Tensor) else None
 
 
 def _attend(q: Any, k: Any, v: Any, slopes: Any, options: _Options, return_lse: bool) -> Any:
+    _check_operands(q=q, k=k, v=v, slopes=slopes)
     if _torch_of(q) is not None:
         out, lse = _torch_function().apply(q, k, v, slopes, options)
     else:

@@ -394,8 +394,8 @@ def wholes(name: str, values: Any, least: int = 0) -> list[int]:
 
 
 def real(name: str, value: Any, least: float = 0.0, most: float = 2.0**63) -> float:
-    if type(value) is float and least <= value <= most:
-        return value
+    if type(value) in (float, int) and least <= value <= most:
+        return float(value)
     return _read_option("ALIBI_OPTION_REAL", ctypes.c_double(), name, value, min=least, max=most)
 
 

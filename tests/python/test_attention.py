@@ -107,6 +107,33 @@ class Arrays(unittest.TestCase):
         self.assertEqual(alibi.attention_with_kvcache(q, k_cache, v_cache, cache_seqlens=1).shape,
                          q.shape)
 
+    def test_numbers_of_other_types_are_refused(self):
+        q, k, v, slopes = draw(queries=5, keys=5)
+        for name, wrong in (("q", q.astype(int)), ("k", k > 0), ("v", v.astype(object)),
+                            ("q", q.astype(complex)), ("slopes", slopes > 0), ("k", k.tolist())):
+            operands = {**dict(q=q, k=k, v=v, slopes=slopes), name: wrong}
+            with self.assertRaisesRegex(alibi.UsageError, f"^{name} (is|are|must be) "):
+                alibi.attention(**operands)
+        ones = np.ones(4)
+        np.testing.assert_array_equal(alibi.attention(q, k, v, ones),
+                                      alibi.attention(q, k, v, [1, 1, 1, 1]))
+        for name, wrong in (("cu_seqlens_q", [0, 2.5, 5]), ("cu_seqlens_k", np.array([0., 5.])),
+                            ("max_seqlen_q", 2.5), ("max_seqlen_k", "x")):
+            sizes = dict(cu_seqlens_q=[0, 5], cu_seqlens_k=[0, 5], max_seqlen_q=np.int64(5),
+                         max_seqlen_k=5)
+            alibi.attention_varlen(q[0], k[0], v[0], **sizes)
+            with self.assertRaisesRegex(alibi.UsageError, name):
+                alibi.attention_varlen(q[0], k[0], v[0], **{**sizes, name: wrong})
+        for more in (dict(cache_seqlens=2.5), dict(cache_seqlens=[True, False]),
+                     dict(cache_seqlens=2, cache_batch_idx=[0.0, 1.0])):
+            with self.assertRaisesRegex(alibi.UsageError, "must be integers, not "):
+                alibi.attention_with_kvcache(q[:, :1], k, v, **more)
+        with self.assertRaisesRegex(alibi.UsageError, "^k_cache is int64"):
+            alibi.attention_with_kvcache(q[:, :1], k.astype(int), v, cache_seqlens=2)
+        for more in (dict(window=2.5), dict(eps="x"), dict(softmax_scale="x")):
+            with self.assertRaisesRegex(alibi.UsageError, "option"):
+                alibi.attention(q, k, v, **more)
+
     def test_skipping_stays_within_its_bound(self):
         q, k, v, _ = draw(queries=700, keys=700)
         slopes = np.full(4, 0.05, np.float32)
@@ -233,6 +260,24 @@ class Tensors(unittest.TestCase):
         self.assertEqual(alibi.attention(*tensors).dtype, torch.bfloat16)
         with self.assertRaisesRegex(alibi.UsageError, "'meta'"):
             alibi.attention(*(a.to("meta") for a in tensors))
+
+    def test_arrays_and_tensors_are_not_mixed(self):
+        arrays = dict(zip(("q", "k", "v", "slopes"), draw(queries=5, keys=5)))
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        for operands, others in ((arrays, tensors), (tensors, arrays)):
+            for name in ("k", "v"):
+                with self.assertRaisesRegex(alibi.UsageError, f"{name} .*: all must be alike"):
+                    alibi.attention(**{**operands, name: others[name]})
+        with self.assertRaisesRegex(alibi.UsageError, "slopes a tensor.*: all must be alike"):
+            alibi.attention(**{**arrays, "slopes": tensors["slopes"]})
+        for wrong in (torch.int64, torch.bool, torch.complex64):
+            with self.assertRaisesRegex(alibi.UsageError, f"^k is {wrong}: attention takes"):
+                alibi.attention(**{**tensors, "k": tensors["k"].to(wrong)})
+        self.assertTrue(torch.equal(alibi.attention(**tensors),
+                                    alibi.attention(**{**tensors, "slopes": arrays["slopes"]})))
+        starts = torch.tensor([0.0, 5.0])
+        with self.assertRaisesRegex(alibi.UsageError, "^cu_seqlens_q must be integers, not torch"):
+            alibi.attention_varlen(*(tensors[name][0] for name in "qkv"), starts, starts, 5, 5)
 
     def test_a_broadcast_gradient(self):
         tensors = [torch.from_numpy(a).requires_grad_() for a in draw(queries=9, keys=9)]
