@@ -9,6 +9,7 @@ lm_eval.simple_evaluate(). Needs the package lm-eval.
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Any, Optional, Sequence
 
 import lm_eval.models  # noqa: F401  lm_eval loads its own models only if none is registered yet
@@ -17,6 +18,7 @@ from lm_eval.api.model import TemplateLM
 from lm_eval.api.registry import register_model
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
+from ._library import BadInputError, Error, UsageError, real, whole
 from .model import Device, Model, Session
 
 _UNKNOWN_LENGTH = 2048
@@ -25,38 +27,51 @@ _UNKNOWN_LENGTH = 2048
 @register_model("alibi")
 class AlibiLM(TemplateLM):
     """path: a checkpoint or a run. max_length: tokens of context at most; default: the length that
-    the model was trained at. batch_size: how many prompts generate_until() continues together."""
+    the model was trained at. batch_size: how many prompts generate_until() continues together; 8
+    for the harness's "auto". max_batch_size and trust_remote_code are the harness's own, and have
+    no effect here."""
 
     def __init__(
         self,
-        path: str,
+        path: Optional[str] = None,
         max_length: Optional[int] = None,
         batch_size: Any = 8,
         device: Optional[str] = None,
         precision: str = "auto",
         skip: float = 0.0,
         max_gen_toks: int = 256,
-        **_: Any,
+        max_batch_size: Any = None,
+        trust_remote_code: Any = None,
+        **unknown: Any,
     ) -> None:
         super().__init__()
+        if unknown:
+            raise UsageError(f"model_args has no '{next(iter(unknown))}'; it has path, max_length, "
+                             "precision, skip and max_gen_toks")
+        if path is None:
+            raise UsageError("model_args has no path: give path=RUN, a checkpoint or a run")
+        self.max_gen_toks = whole("max_gen_toks", max_gen_toks, 1)
+        self.skip = real("skip", skip, most=0.999)
+        self.batch_size = 8
+        if not str(batch_size).startswith("auto"):
+            self.batch_size = whole("batch_size", batch_size, 1)
+        if max_length is not None:
+            max_length = whole("max_length", max_length, 1)
         # Without --device lm_eval passes cuda:0, and its own models then use the CPU if there is no
         # GPU.
         where = ("auto" if device in (None, "cuda:0") else device).split(":")
-        gpu = int(where[1]) if where[1:] else 0
+        gpu: Any = where[1] if where[1:] else 0
         self.model = Model.open(path, device=Device(where[0], precision, gpu))
         logging.getLogger("lm_eval.alibi").info("'%s' on %s", path, self.model.device.name)
         self._tokens = self.model.tokenizer
-        self.max_length = int(max_length or self.model.train_length or _UNKNOWN_LENGTH)
-        self.batch_size = int(batch_size) if str(batch_size).isdigit() else 8
-        self.skip = float(skip)
-        self.max_gen_toks = int(max_gen_toks)
+        self.max_length = max_length or self.model.train_length or _UNKNOWN_LENGTH
 
     @property
     def eot_token_id(self) -> int:
         end = self._tokens.end
         if end is None:
-            raise ValueError(f"the tokenizer of '{self.model.path}' has no end-of-document token, "
-                             "which is the context of a text without one")
+            raise BadInputError(f"the tokenizer of '{self.model.path}' has no end-of-document "
+                                "token, which is the context of a text without one")
         return end
 
     @property
@@ -162,4 +177,8 @@ class AlibiLM(TemplateLM):
 if __name__ == "__main__":
     from lm_eval.__main__ import cli_evaluate
 
-    cli_evaluate()
+    try:
+        cli_evaluate()
+    except Error as error:
+        print(f"alibi.harness: {error}", file=sys.stderr)
+        sys.exit(error.status)

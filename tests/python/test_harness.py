@@ -2,6 +2,7 @@
 part of its interface that the class uses."""
 import importlib.util
 import os
+import subprocess
 import sys
 import tempfile
 import types
@@ -109,6 +110,31 @@ class Harness(unittest.TestCase):
             for device in ("cuda", "cuda:1"):
                 with self.assertRaises(alibi.DeviceError):
                     type(self.lm)(path=self.run_folder, device=device)
+
+    def test_arguments_that_are_none_are_one_line(self):
+        for line, arguments in (
+            ("model_args has no 'max_lenght'; it has path, max_length", dict(max_lenght=64)),
+            ("model_args has no path", dict(path=None)),
+            ("option 'max_length': 'abc' is not a whole number", dict(max_length="abc")),
+            ("option 'batch_size': 0 is out of range", dict(batch_size=0)),
+            ("option 'skip': 'x' is not a number", dict(skip="x")),
+            ("option 'gpu': 'x' is not a whole number", dict(device="cuda:x")),
+        ):
+            with self.assertRaisesRegex(alibi.UsageError, line):
+                type(self.lm)(**{"path": self.run_folder, "device": "cpu", **arguments})
+        lm = type(self.lm)(path=self.run_folder, device="cpu", batch_size="auto:4", max_length="32",
+                           max_batch_size=64, trust_remote_code=True)
+        self.assertEqual((lm.batch_size, lm.max_length), (8, 32))
+
+    @unittest.skipUnless(HARNESS, "no lm-eval")
+    def test_the_program_ends_with_one_line_and_the_status(self):
+        ended = subprocess.run(
+            [sys.executable, "-m", "alibi.harness", "run", "--model", "alibi", "--model_args",
+             "path=none", "--tasks", "lambada_openai"],
+            env={**os.environ, "HF_HUB_OFFLINE": "1"}, capture_output=True, text=True)
+        self.assertEqual(ended.returncode, 3)
+        self.assertRegex(ended.stderr.splitlines()[-1], "^alibi.harness: cannot open model 'none'")
+        self.assertNotIn("Traceback", ended.stderr)
 
     def test_rolling_scores_every_token_once(self):
         for text in ("short", "a text of more than one window, " * 4):
