@@ -196,7 +196,9 @@ class Corpus(Handle):
         return cls(pointer, lib.alibi_corpus_free)
 
     @classmethod
-    def of_texts(cls, texts: Union[str, Iterable[str]], tokenizer: Optional[TokenizerLike] = None) -> Corpus:
+    def of_texts(
+        cls, texts: Union[str, Iterable[str]], tokenizer: Optional[TokenizerLike] = None
+    ) -> Corpus:
         """Texts in memory, a document each. A str is one document."""
         data = texts_bytes("texts", texts)
         sizes = (ctypes.c_size_t * len(data))(*map(len, data))
