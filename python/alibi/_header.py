@@ -95,8 +95,8 @@ def _split(text: str) -> list[str]:
 
 
 class Header:
-    """`constants` by name, `structs` and `pointers` to opaque types as ctypes classes, `functions` as
-    (result, arguments)."""
+    """`constants` by name, `structs` and `pointers` to opaque types as ctypes classes, `functions`
+    as (result, arguments)."""
 
     def __init__(self, text: str) -> None:
         self.constants: dict[str, int] = {}
@@ -147,8 +147,8 @@ class Header:
         self.functions[found[2]] = (result, [self._argument(found[2], kind) for kind in kinds])
 
     def _argument(self, function: str, kind: Any) -> Any:
-        """A type as that of an argument. An array is passed as a pointer. NULL is for what is freed,
-        for no other ranks, and for the tokenizer of bytes."""
+        """A type as that of an argument. An array is passed as a pointer. NULL is allowed for what
+        is freed, for no other ranks, and for the tokenizer of bytes."""
         if isinstance(kind, type(ctypes.c_char * 1)):
             return ctypes.c_void_p
         if kind in _WHOLE:

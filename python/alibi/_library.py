@@ -72,7 +72,7 @@ def _check(status: Status, function: Any, arguments: Any) -> None:
 
 
 def _refused(name: str, kinds: list[Any], arguments: Any, reason: Exception) -> UsageError:
-    """ctypes wraps what a conversion raises, so the arguments are converted again for the reason."""
+    """ctypes wraps what a conversion raises, so arguments are converted again for the reason."""
     for number, (kind, argument) in enumerate(zip(kinds, arguments), 1):
         try:
             kind.from_param(argument)

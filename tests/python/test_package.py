@@ -282,7 +282,7 @@ class Models(InFolder):
         text.write_text("".join(f"line {i} of the text\n" for i in range(500)))
         alibi.train(text, out="seen", device="cpu", **TINY)
         model, how = alibi.Model.open("seen", device="cpu"), dict(lengths=16, tokens=64)
-        with self.assertWarnsRegex(UserWarning, "trained on 'seen.txt'.*split='valid' was held") as w:
+        with self.assertWarnsRegex(UserWarning, "'seen.txt'.*split='valid' was held") as w:
             self.assertTrue(model.evaluate(text, **how).trained_on)
         self.assertEqual(os.path.basename(w.filename), os.path.basename(__file__))
         lines = []
@@ -439,7 +439,8 @@ class Training(InFolder):
 
     def test_options_that_belong_elsewhere_say_where(self):
         for name, where in (("valid", "Corpus.open.PATH, valid="), ("document", "document=..."),
-                            ("end", "Corpus"), ("gpu", "Device.NAME, gpu="), ("mix", "train --mix")):
+                            ("end", "Corpus"), ("gpu", "Device.NAME, gpu="),
+                            ("mix", "train --mix")):
             for call in (alibi.train, alibi.compare):
                 with self.assertRaisesRegex(alibi.UsageError, where):
                     call(out="elsewhere", **{name: "x"})
@@ -457,7 +458,7 @@ class Training(InFolder):
             wanted.update(small)
             self.assertEqual({key: options[key] for key in wanted}, wanted)
             shutil.rmtree("recipe")
-        with self.assertRaisesRegex(alibi.BadInputError, "no recipe 'byte-10': .*did you mean 'byte-10m'"):
+        with self.assertRaisesRegex(alibi.BadInputError, "no recipe 'byte-10': .*'byte-10m'.$"):
             alibi.train(out="recipe", recipe="byte-10")
         alibi.train(out="recipe", recipe="paper-1.3b", device="cpu", **small)
         with self.assertRaisesRegex(alibi.BadInputError, "runs/none.json"):
