@@ -50,6 +50,20 @@
             fail_msg("%s: '%s' is not one line with '%s'", #call, alibi_error(), (part));          \
     } while (0)
 
+/* ---- texts */
+
+/* A corpus of texts in memory, as bytes. Each is a document. */
+static inline alibi_status corpus_from_texts(alibi_corpus **out, const char *const *texts,
+                                             int count)
+{
+    size_t bytes[64];
+
+    assert_in_range(count, 1, sizeof bytes / sizeof *bytes);
+    for (int i = 0; i < count; i++)
+        bytes[i] = strlen(texts[i]);
+    return alibi_corpus_texts(out, texts, bytes, count, NULL, NULL);
+}
+
 /* ---- calls */
 
 /* The context of calls under test: silent and never stopped, unless a test says otherwise.

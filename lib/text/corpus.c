@@ -113,33 +113,6 @@ static alibi_status need_tokenizer(alibi_corpus *c)
 
 /* ---- text */
 
-alibi_status corpus_from_texts(alibi_corpus **out, const char *const *texts, int count)
-{
-    alibi_status status;
-    alibi_corpus *c = NULL;
-    struct ids ids = { 0 };
-
-    TRY(new_corpus(&c, "text", NULL));
-    TRY(need_tokenizer(c));
-    for (int i = 0; i < count; i++) {
-        int32_t end = alibi_tokenizer_end(c->tokenizer);
-        if (texts[i][0] == '\0')
-            TRY(fail(ALIBI_BAD_INPUT, "'%s' is empty", c->name));
-        ids.count = 0;
-        TRY(tokenizer_encode(c->tokenizer, texts[i], strlen(texts[i]), &ids));
-        TRY(ids_append(&ids, &end, 1));
-        TRY(add_ids(c, ids.at, ids.count));
-    }
-    seal(c);
-    cut_by_length(c);
-    *out = c;
-    c = NULL;
-out:
-    mem_free(ids.at);
-    alibi_corpus_free(c);
-    return status;
-}
-
 /* The ends of documents, as indices of tokens. */
 struct ends {
     int64_t *at, count, capacity;

@@ -328,9 +328,6 @@ alibi_status span_documents(struct span s,
  * first byte. */
 void span_measure(struct span s, int64_t from, int64_t count, int64_t *words, int64_t *bytes);
 
-/* A corpus of texts in memory, as bytes, for tests. Each text is a document. */
-alibi_status corpus_from_texts(alibi_corpus **out, const char *const *texts, int count);
-
 /* ---- batches (batches.c) */
 
 /* Windows of length + 1 tokens: inputs are the first `length` of each, targets the last. Each epoch

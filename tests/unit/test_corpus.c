@@ -89,6 +89,26 @@ static void every_document_is_followed_by_one_end_token(void **state)
     alibi_corpus_free(c);
 }
 
+static void texts_in_memory_are_documents_and_empty_ones_are_skipped(void **state)
+{
+    static const char *const texts[] = { "", "one", "t\303\251", "", "two|", "" };
+    static const char *const broken[] = { "fine", "\303" };
+    static const size_t bytes[] = { 0, 3, 3, 0, 3, 0 }, lengths[] = { 4, 1 };
+    alibi_corpus *c = NULL;
+
+    (void)state;
+    assert_ok(alibi_corpus_texts(&c, texts, bytes, 6, NULL, test_call()));
+    assert_split(c, ALIBI_ALL, "one|t\303\251|two|");
+    assert_int_equal(info_of(c, ALIBI_ALL).documents, 3);
+    alibi_corpus_free(c);
+    assert_fails(alibi_corpus_texts(&c, texts, bytes, 0, NULL, test_call()), ALIBI_USAGE,
+                 "a corpus needs at least one text");
+    assert_fails(alibi_corpus_texts(&c, broken, lengths, 2, NULL, test_call()), ALIBI_BAD_INPUT,
+                 "'text 2' is not UTF-8: byte 0xc3 at offset 0");
+    assert_fails(alibi_corpus_texts(&c, texts, bytes, 1, NULL, test_call()), ALIBI_BAD_INPUT,
+                 "there is no text in 'texts'");
+}
+
 static void a_corpus_names_its_text(void **state)
 {
     const char *own[] = { NULL, NULL };
@@ -522,7 +542,7 @@ static alibi_status use_everything(void *subject)
     static const char json[] = "{\"type\": \"bytes\", \"vocab\": 257, \"end\": 256}";
     const char *paths[] = { within(folder, "in.txt"), within(folder, "in.txt") };
     alibi_status status;
-    alibi_corpus *c = NULL;
+    alibi_corpus *c = NULL, *in_memory = NULL;
     alibi_tokenizer *t = NULL;
     struct text out = { 0 };
 
@@ -530,8 +550,10 @@ static alibi_status use_everything(void *subject)
     TRY(alibi_corpus_write(c, ALIBI_ALL, within(folder, "out.txt")));
     TRY(tokenizer_read(&t, json, strlen(json), "t.json"));
     TRY(tokenizer_format(t, &out));
+    TRY(corpus_from_texts(&in_memory, (const char *const[]){ "one", "two" }, 2));
 out:
     alibi_corpus_free(c);
+    alibi_corpus_free(in_memory);
     alibi_tokenizer_free(t);
     text_free(&out);
     return status;
@@ -563,6 +585,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_document_is_followed_by_one_end_token),
+        cmocka_unit_test(texts_in_memory_are_documents_and_empty_ones_are_skipped),
         cmocka_unit_test(a_corpus_names_its_text),
         cmocka_unit_test(words_are_runs_without_white_space),
         cmocka_unit_test(splits_are_consecutive_and_complete),

@@ -537,7 +537,7 @@ static void a_text_shorter_than_the_length_is_named_with_both(void **state)
     (void)state;
     assert_ok(try_evaluate(m, c, (struct alibi_eval){ .length = 5 }));
     assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = 6 }), ALIBI_BAD_INPUT,
-                 "'text' has 6 tokens; evaluating at length 6 takes 7");
+                 "'texts' has 6 tokens; evaluating at length 6 takes 7");
     assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = INT64_MAX }), ALIBI_BAD_INPUT,
                  "has 6 tokens");
     alibi_corpus_free(c);
