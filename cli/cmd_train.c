@@ -124,20 +124,13 @@ static alibi_status take_options(void *user)
 {
     struct job *job = user;
     char path[4096];
-    alibi_status status;
 
     if (job->resume && run_has(job, "recipe.json") && !run_has(job, "text.json")) {
         snprintf(path, sizeof path, "%s/recipe.json", job->out);
         return alibi_options_read(job->groups, GROUPS, path);
     }
-    if (!job->training.init)
-        return ALIBI_OK;
-    status = alibi_model_read_config(&job->model, job->training.init, NULL);
-    if (job->model.kv_heads == job->model.heads)
-        job->model.kv_heads = 0; /* follows --heads; the tensors have the same shapes */
-    if (strncmp(job->model.position, "learned", strlen("learned")) != 0)
-        job->model.max_length = 0; /* no other method has one: it is the new training length */
-    return status;
+    return job->training.init ? alibi_model_read_start(&job->model, job->training.init, NULL)
+                              : ALIBI_OK;
 }
 
 /* Reads a share as a number of an option: in any locale, and also as 2^-1. */

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -164,10 +165,11 @@ alibi_status cli_find_installed(const char *kind, const char *what, const char *
 {
     char folder[CLI_PATH_BYTES], known[CLI_NAMES_BYTES], copy[CLI_NAMES_BYTES], *rest;
     const char *each[ALIBI_LIST_MAX], *nearest;
+    struct stat info;
     int names = 0;
 
     snprintf(found, CLI_PATH_BYTES, "%s", name);
-    if (access(name, F_OK) == 0 || strchr(name, '/'))
+    if ((stat(name, &info) == 0 && !S_ISDIR(info.st_mode)) || strchr(name, '/'))
         return ALIBI_OK; /* if something is wrong with it, reading reports it */
     for (int i = 0; cli_installed_folder(kind, i, folder); i++)
         for (int suffix = 0; suffix < 2; suffix++)

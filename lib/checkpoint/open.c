@@ -149,6 +149,17 @@ out:
     return status;
 }
 
+alibi_status alibi_model_read_start(struct alibi_config *config, const char *path,
+                                    const struct alibi_call *call)
+{
+    TRY_RETURN(alibi_model_read_config(config, path, call));
+    if (config->kv_heads == config->heads)
+        config->kv_heads = 0; /* with other heads too, the tensors have the same shapes */
+    if (strncmp(config->position, "learned", strlen("learned")) != 0)
+        config->max_length = 0; /* no other method has one: it is the new training length */
+    return ALIBI_OK;
+}
+
 const struct alibi_config *alibi_model_view_config(const alibi_model *model)
 {
     return &model->model->config;

@@ -204,8 +204,11 @@ static alibi_status compare_methods(enum nearness *out, const struct alibi_confi
 
     TRY_RETURN(pattern_read(&p, a));
     TRY_RETURN(pattern_read(&q, b));
-    *out = p.kinds == 1 && q.kinds == 1 && p.kind[0].method == q.kind[0].method ? SAME_METHOD
-                                                                                : OTHER_METHOD;
+    *out = SAME_METHOD;
+    for (int i = 0; i < p.kinds; i++)
+        for (int j = 0; j < q.kinds; j++)
+            if (p.kind[i].method != q.kind[j].method)
+                *out = OTHER_METHOD;
     return ALIBI_OK;
 }
 
@@ -390,7 +393,7 @@ static alibi_status fail_without_family(const struct program *program,
     else
         text_append(&why, "has position %s", name);
     if (closest->position == OTHER_METHOD)
-        text_append(&why, "; their methods are %s", program->positions);
+        text_append(&why, "; their methods are %s, one for all layers", program->positions);
     else
         text_append(&why, "; the closest, '%s', has %s", near->name, closest->list.data);
     TRY(text_status(&why));

@@ -174,8 +174,8 @@ static void check_auto_tokenizer(const struct outgoing *o, const struct bpe_file
                   o->family->name);
 }
 
-/* tokenizer.json does not say which token is for padding or for the unknown, and nothing here uses
- * them: they are known by the names that published tokenizers give them. */
+/* Nothing here uses the tokens for padding and for the unknown, so a tokenizer does not keep them:
+ * they are known by the names that published tokenizers give them. */
 static void write_named_token(struct json_writer *w, const char *key, const char *const names[],
                               const struct bpe_file *file)
 {

@@ -168,6 +168,12 @@ out:
     return status;
 }
 
+/* Some tokenizers make no tokens of some texts. */
+static alibi_status need_tokens(const alibi_corpus *c, int64_t before, const char *name)
+{
+    return c->count > before ? ALIBI_OK : fail(ALIBI_BAD_INPUT, "'%s' is empty", name);
+}
+
 static alibi_status add_texts(alibi_corpus *c, const char *const *paths, int count,
                               const struct alibi_reading *reading, const struct alibi_call *call)
 {
@@ -177,8 +183,7 @@ static alibi_status add_texts(alibi_corpus *c, const char *const *paths, int cou
 
     TRY(source_open(&source, paths, count, reading, call));
     TRY(add_source(c, source, NULL, call));
-    if (c->count == before)
-        status = fail(ALIBI_BAD_INPUT, "'%s' is empty", paths[0]);
+    TRY(need_tokens(c, before, paths[0]));
 out:
     source_close(source);
     return status;
@@ -195,6 +200,7 @@ alibi_status alibi_corpus_texts(alibi_corpus **out, const char *const *texts, co
     TRY(source_open_texts(&source, texts, bytes, count));
     TRY(new_corpus(&c, "texts", t));
     TRY(add_source(c, source, NULL, call));
+    TRY(need_tokens(c, 0, c->name));
     seal(c);
     cut_by_length(c);
     *out = c;

@@ -413,6 +413,7 @@ static alibi_status split_texts(struct source *s, bool *more)
     for (; s->texts_left > 0 && !s->ended; s->texts_left--) {
         s->run = (struct slice){ *s->texts++, *s->text_bytes++ };
         s->ended = s->run.bytes > 0;
+        atomic_fetch_add(&s->bytes_done, (int64_t)s->run.bytes);
         snprintf(name, sizeof name, "text %lld", (long long)++s->texts_done);
         TRY_RETURN(alibi_text_check(s->run.at, s->run.bytes, name));
     }
@@ -796,6 +797,8 @@ alibi_status source_open_texts(struct source **out, const char *const *texts, co
     TRY(NEW_ZERO_ARRAY(&s->files, 1, "a list of files"));
     s->count = 1;
     TRY(text_copy(&s->files[0].path, "texts"));
+    for (int64_t i = 0; i < count; i++)
+        s->files[0].bytes += (int64_t)bytes[i];
     s->texts = texts;
     s->text_bytes = bytes;
     s->texts_left = count;

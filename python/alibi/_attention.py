@@ -111,11 +111,14 @@ def attention_with_kvcache(
     numbers: Any = np if torch is None else torch
     place = {} if torch is None else {"device": q.device}
     lengths = numbers.asarray(cache_seqlens, dtype=numbers.int32, **place)
+    rows = numbers.arange(q.shape[0], **place) if cache_batch_idx is None else cache_batch_idx
+    rows = numbers.asarray(rows, dtype=numbers.int64, **place)
+    if tuple(lengths.shape) not in ((), (q.shape[0],)) or tuple(rows.shape) != (q.shape[0],):
+        raise UsageError(f"cache_seqlens and cache_batch_idx must be [batch] = [{q.shape[0]}]")
     lengths = numbers.broadcast_to(lengths, (q.shape[0],))
     if k is not None:
-        _check_room(lengths, k_cache.shape[1], torch)
-        rows = numbers.arange(q.shape[0], **place) if cache_batch_idx is None else cache_batch_idx
-        rows = numbers.asarray(rows, dtype=numbers.int64, **place)
+        if torch is None or not lengths.is_cuda:  # on a GPU that would wait in every step
+            _check_places(lengths, rows, k_cache.shape)
         k_cache[rows, lengths] = k[:, 0]
         v_cache[rows, lengths] = v[:, 0]
         lengths = lengths + 1
@@ -127,16 +130,14 @@ def attention_with_kvcache(
         return _attend(q, k_cache, v_cache, slopes, options, return_lse)
 
 
-def _check_room(lengths: Any, capacity: int, torch: Any) -> None:
-    """Refuses places outside the cache before anything is written; NumPy takes -1 for the last one.
-
-    On a GPU that would wait for the device in every step.
-    """
-    if len(lengths) == 0 or (torch is not None and lengths.is_cuda):
-        return
-    if lengths.min() < 0 or lengths.max() >= capacity:
-        raise UsageError(f"cache_seqlens must be 0 to {capacity - 1}: the cache has room for "
-                         f"{capacity} keys, with those that are appended")
+def _check_places(lengths: Any, rows: Any, cache: tuple[int, ...]) -> None:
+    """Refuses places outside the cache before anything is written; NumPy takes -1 for the last."""
+    if len(rows) and (rows.min() < 0 or rows.max() >= cache[0]):
+        raise UsageError(f"cache_batch_idx must be 0 to {cache[0] - 1}: the cache has {cache[0]} "
+                         "rows")
+    if len(lengths) and (lengths.min() < 0 or lengths.max() >= cache[1]):
+        raise UsageError(f"cache_seqlens must be 0 to {cache[1] - 1}: the cache has room for "
+                         f"{cache[1]} keys, with those that are appended")
 
 
 class _Packed(NamedTuple):
@@ -214,6 +215,11 @@ def _check_integers(**operands: Any) -> None:
         kind = _type_of(name, operand)
         if kind[1] != "i":
             raise UsageError(f"{name} must be integers, not {kind[0]}")
+        if getattr(operand, "is_cuda", False):
+            continue  # to look would wait for the device
+        array = np.asarray(operand)
+        if array.size and (array.min() < -(2**31) or array.max() >= 2**31):
+            raise UsageError(f"{name} must fit in 32 bits")
 
 
 def _one_of(slopes: Any, alibi_slopes: Any, causal: bool) -> Any:

@@ -105,7 +105,7 @@ def find_recipe(recipe: PathLike) -> Path:
     """A file, or the recipe of the package with that name."""
     path = Path(os.fsdecode(path_bytes(recipe)))
     package = Path(__file__).resolve().parent
-    if path.exists() or len(path.parts) != 1:
+    if path.exists() and not path.is_dir() or len(path.parts) != 1:
         return path
     known = {
         found.stem: found
@@ -114,7 +114,7 @@ def find_recipe(recipe: PathLike) -> Path:
     }
     name = path.name.removesuffix(".json")
     if name not in known:
-        nearest = lib.alibi_nearest(name.encode(), strings([*map(str.encode, known)]), len(known))
+        nearest = lib.alibi_nearest(os.fsencode(name), strings([*map(str.encode, known)]), len(known))
         hint = f"; did you mean '{nearest.decode()}'?" if nearest else ""
         raise BadInputError(f"no recipe '{name}': there is no such file, and the recipes of the "
                             f"package are {', '.join(known)}{hint}")
@@ -138,10 +138,12 @@ pointers = _header.pointers
 
 
 def path_bytes(path: PathLike) -> bytes:
+    if not isinstance(path, (str, os.PathLike)):
+        raise UsageError(f"a path is needed, not {named(path)}")
     try:
         encoded = os.fsencode(path)
-    except TypeError:
-        raise UsageError(f"a path is needed, not {named(path)}") from None
+    except UnicodeEncodeError:
+        raise UsageError(f"{named(path)} cannot be a path") from None
     if b"\0" in encoded:  # which would end it in C
         raise UsageError(f"a path has no byte 0: {named(path)}")
     return encoded
@@ -339,9 +341,18 @@ class Options:
     def set(self, **values: Any) -> None:
         for name, value in values.items():
             if value is not None:
-                lib.alibi_options_set(
-                    self.groups, len(self.groups), name.encode(), spelled(name, value).encode()
-                )
+                text = _option_bytes(name, value)
+                lib.alibi_options_set(self.groups, len(self.groups), name.encode(), text)
+
+    def sets(self, titles: set[str], values: dict[str, Any]) -> bool:
+        """Whether one of the values is of an option of these groups."""
+        names = {
+            option.name.decode().replace("-", "_")
+            for group in self.groups
+            if group.title.decode() in titles
+            for option in group.options[: group.count]
+        }
+        return any(name in names for name, value in values.items() if value is not None)
 
     def read(self, path: PathLike) -> None:
         lib.alibi_options_read(self.groups, len(self.groups), path_bytes(path))
@@ -372,7 +383,7 @@ def _read_option(kind: str, place: Any, name: str, value: Any, **how: Any) -> An
     option = structs["alibi_option"](name=name.encode(), type=constants[kind], **how)
     values = ctypes.cast(ctypes.pointer(place), ctypes.c_void_p)
     group = structs["alibi_option_group"](options=ctypes.pointer(option), count=1, values=values)
-    lib.alibi_options_set(ctypes.byref(group), 1, name.encode(), spelled(name, value).encode())
+    lib.alibi_options_set(ctypes.byref(group), 1, name.encode(), _option_bytes(name, value))
     return place.value
 
 
@@ -388,7 +399,7 @@ def wholes(name: str, values: Any, least: int = 0) -> list[int]:
         values = values.tolist()
     if isinstance(values, str):
         values = [part.strip() for part in values.split(",")]
-    if not isinstance(values, Iterable):
+    if not isinstance(values, Iterable) or isinstance(values, bytes):
         values = [values]
     return [whole(name, value, least) for value in values]
 
@@ -407,6 +418,14 @@ def choice(name: str, value: Any, names: Iterable[str]) -> int:
 
 def _free_options(groups: Any, count: int, values: Any) -> None:
     lib.alibi_options_free(groups, count)
+
+
+def _option_bytes(name: str, value: Any) -> bytes:
+    """The library refuses what is not UTF-8, but a byte 0 would end the value in C."""
+    text = spelled(name, value).encode(errors="surrogatepass")
+    if b"\0" in text:
+        raise UsageError(f"option '{name}' has a byte 0: {named(value)}")
+    return text
 
 
 def spelled(name: str, value: Any) -> str:

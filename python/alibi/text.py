@@ -246,16 +246,12 @@ Texts = Union[Corpus, str, Path, Iterable[Union[str, Path]]]
 _ENDINGS = (".txt", ".md", ".json", ".jsonl", ".ndjson", ".gz", ".zst", ".bin")
 
 
-def _refuse_name(text: str) -> None:
-    """A text that is the name of a file, or looks like one, was hardly meant as a text."""
+def _name_of_file(text: str) -> bool:
+    """Whether a text is the name of a file, or looks like one."""
     if len(text) > 255 or "\n" in text or "\0" in text:
-        return
-    exists = os.path.exists(text)
-    if exists or text.endswith(_ENDINGS) or ("/" in text and " " not in text):
-        raise UsageError(
-            f"{text!r} is a text, but {'is' if exists else 'looks like'} the name of a file: for a "
-            f"file give pathlib.Path({text!r}), for this text Corpus.of_texts([{text!r}])"
-        )
+        return False
+    return (os.path.exists(text) or text.endswith(_ENDINGS)
+            or ("/" in text and " " not in text))
 
 
 def as_corpus(texts: Texts, tokenizer: Optional[TokenizerLike]) -> Corpus:
@@ -273,5 +269,8 @@ def as_corpus(texts: Texts, tokenizer: Optional[TokenizerLike]) -> Corpus:
         if not isinstance(part, str):
             raise UsageError(f"texts must be all str, which are texts, or all pathlib.Path, which "
                              f"are files, not {named(part)}")
-        _refuse_name(part)
+    if parts and all(map(_name_of_file, parts)):
+        seems = "is" if os.path.exists(parts[0]) else "looks like"
+        raise UsageError(f"{parts[0]!r} is a text, but {seems} the name of a file: for a file give "
+                         f"pathlib.Path({parts[0]!r}), for this text Corpus.of_texts([...])")
     return Corpus.of_texts(parts, tokenizer)

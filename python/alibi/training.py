@@ -7,7 +7,9 @@ import os
 from pathlib import Path
 from typing import Any, Optional, Sequence
 
+from ._header import named
 from ._library import (
+    BadInputError,
     LogCallback,
     Options,
     PathLike,
@@ -52,19 +54,11 @@ _NOT_OF_COMPARE = {
 
 
 def _set(options: Options, given: dict[str, Any], elsewhere: dict[str, str]) -> None:
-    for name in given:
-        if name in elsewhere:
+    for name, value in given.items():
+        if value is not None and name in elsewhere:
             why = elsewhere[name].format(name=name)
             raise UsageError(f"option '{name}' does not apply here: {why}")
     options.set(**given)
-
-
-def _take_config(config: Any, init: Any) -> None:
-    """The options of a model to start from are the defaults. Only learned positions have a
-    max_length of their own; for others it is the new training length."""
-    lib.alibi_model_read_config(ctypes.byref(config), path_bytes(spelled("init", init)), None)
-    if not config.position.startswith(b"learned"):
-        config.max_length = 0
 
 
 def _curve(folder: PathLike) -> tuple[tuple[int, float], ...]:
@@ -103,6 +97,8 @@ def train(
     Ctrl-C saves a checkpoint and raises KeyboardInterrupt. The same call with resume=True continues
     bit-exact as if it had never been stopped.
     """
+    if not isinstance(resume, bool):
+        raise UsageError(f"resume must be True or False, not {named(resume)}")
     values = Options(config="alibi_config", training="alibi_training", builtin="alibi_builtin")
     folder = path_bytes(out)
     own = Path(out, "recipe.json")
@@ -110,10 +106,15 @@ def train(
     if resumed:
         values.read(own)
     elif options.get("init") is not None:
-        _take_config(values.values["config"], options["init"])
+        start = path_bytes(spelled("init", options["init"]))
+        lib.alibi_model_read_start(ctypes.byref(values.values["config"]), start, None)
     if recipe is not None:
         values.read(find_recipe(recipe))
     _set(values, options, _ELSEWHERE)
+    if resume and texts is None and recipe is None and not own.exists():
+        if not values.sets({"config", "builtin"}, options):
+            raise BadInputError(f"cannot resume '{os.fspath(out)}': there is no run in it; give the "
+                                "folder of one as out=, or a text to start one")
     config, training = values.values["config"], values.values["training"]
     lib.alibi_train_check(ctypes.byref(config), ctypes.byref(training), folder, resume)
     where = as_device(device, precision)

@@ -98,8 +98,9 @@ grep -qE 'unk|pad' hf/tokenizer_config.json && fail "hf" "has unknown or padding
 # The section of README.md, on a smaller model; its last options shorten what would take long.
 mkdir readme && cp -r hf readme/bloom-560m
 check "text" "$ALIBI" text "${text[@]}" --quiet --out readme/text.txt
-sed -n '/^## Bring your own model/,/^## What/s/^    alibi //p' "$SOURCE/README.md" |
-    sed 's/ *#.*//' > readme/lines
+sed -n '/^## Bring your own model/,/^## What/p' "$SOURCE/README.md" |
+    sed -e ':join' -e '/\\$/{N;s/ *\\\n */ /;b join' -e '}' |
+    sed -n 's/^    alibi //p' | sed 's/ *#.*//' > readme/lines
 [ "$(wc -l < readme/lines)" = 6 ] && pass "README has six lines" ||
     fail "README" "$(cat readme/lines)"
 while read -r line; do
@@ -142,12 +143,13 @@ check "inspection" "$ALIBI" inspect hf
 grep -qE "^  model_type +" stdout && grep -q "^model.*safetensors$" stdout &&
     pass "names the family and the files" || fail "inspect" "$(head -n 5 stdout)"
 while read -r position there; do
-    check "train $position" "$ALIBI" train "${tiny[@]}" --steps 2 --position "$position" \
-        --out "run-$position"
-    expect 3 "no family of Hugging Face has position $position; $there(;| where .* $position;)" \
+    check "train $position" "$ALIBI" train "${tiny[@]}" --layers 2 --steps 2 \
+        --position "$position" --out "run-$position"
+    expect 3 "no family of Hugging Face has position $position; $there(, one for all layers;| where .* $position;)" \
         "$ALIBI" export "run-$position" --format hf --out x
 done << END
 fox their methods are alibi, learned and rotary
+rotary,rotary:window=8 the closest, '[a-z_]+', has position rotary
 alibi:train-slopes the closest, 'falcon', has position alibi:scaled
 rotary:layout=pairs:share=0.5 the closest, 'gpt_neox', has position rotary:share=0.5:spread
 END

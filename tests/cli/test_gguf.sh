@@ -79,7 +79,7 @@ expect 2 "as q8_0, which only GGUF files have" "$ALIBI" export bpe --format hf -
 expect 2 "only GGUF files have weights as q8_0; give --format gguf, or" \
     "$ALIBI" export bpe --weights q8_0 --out none --quiet
 check "train t5" "$ALIBI" train "${tiny[@]}" --position t5 --out t5
-expect 3 "no family of llama.cpp has position t5; their methods are alibi, learned, none and rotary;" \
+expect 3 "no family of llama.cpp has position t5; their methods are alibi, learned, none and rotary" \
     "$ALIBI" export t5 --format gguf --out none.gguf --quiet
 head -c 1000 bpe.gguf > cut.gguf
 expect 3 "cannot read 'cut.gguf': " "$ALIBI" import cut.gguf --out none --quiet

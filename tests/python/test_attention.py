@@ -193,7 +193,15 @@ class Arrays(unittest.TestCase):
         ):
             with self.assertRaises(alibi.UsageError):
                 alibi.attention_with_kvcache(q, k, v, slopes=slopes, **options)
-        for length in (-1, 9): # nothing is written before it is refused
+        with self.assertRaisesRegex(alibi.UsageError, "must fit in 32 bits"):
+            alibi.attention_with_kvcache(q, k, v, cache_seqlens=np.full(2, 2**32 + 1))
+        for rows in ([0, -1], [0, 2], [0]): # nothing is written before it is refused
+            caches = k.copy(), v.copy()
+            with self.assertRaisesRegex(alibi.UsageError, "cache_batch_idx must be "):
+                alibi.attention_with_kvcache(q, *caches, k[:, :1], v[:, :1], cache_seqlens=3,
+                                             cache_batch_idx=np.array(rows))
+            np.testing.assert_array_equal(caches, (k, v))
+        for length in (-1, 9):
             caches = k.copy(), v.copy()
             with self.assertRaises(alibi.UsageError):
                 alibi.attention_with_kvcache(q, *caches, k[:, :1], v[:, :1], cache_seqlens=length,

@@ -181,6 +181,8 @@ class Texts(unittest.TestCase):
         with self.assertRaisesRegex(alibi.BadInputError, "'text 2' is not text: byte 0"):
             alibi.Corpus.of_texts(["a", "b\0"])
         self.assertEqual(alibi.Corpus.of_texts(["runs/book", "", "x"]).tokens(), 12)
+        mixed = alibi.text.as_corpus(["N/A", "a text"], None) # not all look like names
+        self.assertEqual(mixed.tokens(), 11)
         for wrong in (3, b"text", [3], ["text", pathlib.Path("x")]):
             with self.assertRaises(alibi.UsageError):
                 alibi.train(wrong, out="wrong")
@@ -390,18 +392,35 @@ class Training(InFolder):
                                      "embedding_norm": True})
         other = {name: value for name, value in TINY.items()
                  if name not in ("layers", "width", "heads")}
-        for name, more in (("same", {}), ("longer", {"train_length": 32}),
+        for name, more in (("same", {}), ("longer", {"train_length": 32}), ("heads", {"heads": 4}),
                            ("changed", {"position": "alibi", "activation": "gelu-erf"})):
             options = {**other, **more}
             alibi.train(out=name, device="cpu", init="rotary", **options)
             config = alibi.Model.open(name, device="cpu").config
             self.assertEqual(config, {**of_rotary, "max_length": options["train_length"],
+                                      "kv_heads": more.get("heads", 3),
                                       **{key: more[key] for key in more if key in config}})
             program("train", *flags(options), "--init", "rotary", "--out", name + "-of-program",
                     "--quiet", "--device", "cpu")
             ours, theirs = (pathlib.Path(run, "step-00000006", "model.safetensors")
                             for run in (name, name + "-of-program"))
             self.assertEqual(ours.read_bytes(), theirs.read_bytes())
+
+    def test_nothing_to_resume_is_no_new_run(self):
+        with self.assertRaisesRegex(alibi.BadInputError, "cannot resume 'typo': there is no run"):
+            alibi.train(out="typo", resume=True, device="cpu", steps=6)
+        self.assertFalse(os.path.exists("typo"))
+        with self.assertRaisesRegex(alibi.UsageError, "resume must be True or False, not 'no'"):
+            alibi.train(out="typo", resume="no", device="cpu")
+
+    def test_values_that_are_no_text_are_refused(self):
+        with self.assertRaisesRegex(alibi.UsageError, "option 'position' has a byte 0"):
+            alibi.train(out="none", device="cpu", position="alibi\0x")
+        with self.assertRaisesRegex(alibi.UsageError, "not valid UTF-8"):
+            alibi.train(out="none", device="cpu", position="\ud800")
+        with self.assertRaisesRegex(alibi.UsageError, "a path is needed, not b'none'"):
+            alibi.train(out=b"none", device="cpu")
+        self.assertFalse(os.path.exists("none"))
 
     def test_an_imported_model_gives_its_architecture(self):
         alibi.train(out="bloom", device="cpu", embedding_norm=True, **TINY)
