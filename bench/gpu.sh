@@ -43,7 +43,8 @@ tests() {
     for part in 'attention*' '[!a]*' 'a[!t]*'; do
         commands+=("env ALIBI_OPERATION=$part $build/test_cases")
     done
-    commands+=("env ALIBI_MMA_SYNC=1 ALIBI_EVERY_CASE=1 ALIBI_OPERATION=attention* $build/test_cases")
+    words="env ALIBI_MMA_SYNC=1 ALIBI_EVERY_CASE=1 ALIBI_OPERATION=attention*"
+    commands+=("$words $build/test_cases")
     for t in cuda_skipping cuda_model cuda_long decoding sessions stream attend; do
         commands+=("$build/test_$t")
     done

@@ -779,8 +779,9 @@ ALIBI_API alibi_status alibi_export(const char *model, const struct alibi_export
 /* The configuration of a model, without opening it. */
 ALIBI_API alibi_status alibi_model_read_config(struct alibi_config *config, const char *path,
                                                const struct alibi_call *call);
-/* The same for a model that starts from that one (struct alibi_training's init), whose options are
- * then changed: what follows from other options does so again. */
+/* The same for a model that starts from that one (struct alibi_training's init), before other
+ * options are set: kv_heads is 0 if it is heads, and max_length is 0 unless positions are learned.
+ * They then follow the new heads and train_length. */
 ALIBI_API alibi_status alibi_model_read_start(struct alibi_config *config, const char *path,
                                               const struct alibi_call *call);
 ALIBI_API const struct alibi_config *alibi_model_view_config(const alibi_model *model);

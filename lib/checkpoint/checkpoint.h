@@ -198,8 +198,9 @@ alibi_status checkpoint_read_choices(const char *path, struct choices *out);
 /* ---- models from checkpoints (find.c, open.c, with the public interface) */
 
 /* As checkpoint_find(), but none is a failure; RUN/best is the best checkpoint of a run. */
-bool checkpoint_is_best(const char *from); /* whether it ends in /best: of a path to nothing */
 alibi_status checkpoint_find_model(char **path, const char *from, const struct alibi_call *call);
+/* Whether a path at which there is nothing means that: it ends in /best. */
+bool checkpoint_is_best(const char *from);
 
 /* Sets the weights of a model that was initialised to those of the model in `from`, a checkpoint or
  * a run. ALIBI_BAD_INPUT names the tensor whose shape differs, or says that the tokenizer is not

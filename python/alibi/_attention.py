@@ -111,12 +111,15 @@ def attention_with_kvcache(
     numbers: Any = np if torch is None else torch
     place = {} if torch is None else {"device": q.device}
     lengths = numbers.asarray(cache_seqlens, dtype=numbers.int32, **place)
-    rows = numbers.arange(q.shape[0], **place) if cache_batch_idx is None else cache_batch_idx
-    rows = numbers.asarray(rows, dtype=numbers.int64, **place)
-    if tuple(lengths.shape) not in ((), (q.shape[0],)) or tuple(rows.shape) != (q.shape[0],):
-        raise UsageError(f"cache_seqlens and cache_batch_idx must be [batch] = [{q.shape[0]}]")
+    wrong = UsageError(f"cache_seqlens and cache_batch_idx must be [batch] = [{q.shape[0]}]")
+    if tuple(lengths.shape) not in ((), (q.shape[0],)):
+        raise wrong
     lengths = numbers.broadcast_to(lengths, (q.shape[0],))
     if k is not None:
+        rows = numbers.arange(q.shape[0], **place) if cache_batch_idx is None else cache_batch_idx
+        rows = numbers.asarray(rows, dtype=numbers.int64, **place)
+        if tuple(rows.shape) != (q.shape[0],):
+            raise wrong
         if torch is None or not lengths.is_cuda:  # on a GPU that would wait in every step
             _check_places(lengths, rows, k_cache.shape)
         k_cache[rows, lengths] = k[:, 0]

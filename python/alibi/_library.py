@@ -114,7 +114,8 @@ def find_recipe(recipe: PathLike) -> Path:
     }
     name = path.name.removesuffix(".json")
     if name not in known:
-        nearest = lib.alibi_nearest(os.fsencode(name), strings([*map(str.encode, known)]), len(known))
+        names = strings([*map(str.encode, known)])
+        nearest = lib.alibi_nearest(os.fsencode(name), names, len(known))
         hint = f"; did you mean '{nearest.decode()}'?" if nearest else ""
         raise BadInputError(f"no recipe '{name}': there is no such file, and the recipes of the "
                             f"package are {', '.join(known)}{hint}")

@@ -113,8 +113,8 @@ def train(
     _set(values, options, _ELSEWHERE)
     if resume and texts is None and recipe is None and not own.exists():
         if not values.sets({"config", "builtin"}, options):
-            raise BadInputError(f"cannot resume '{os.fspath(out)}': there is no run in it; give the "
-                                "folder of one as out=, or a text to start one")
+            raise BadInputError(f"cannot resume '{os.fspath(out)}': there is no run in it; give "
+                                "the folder of one as out=, or a text to start one")
     config, training = values.values["config"], values.values["training"]
     lib.alibi_train_check(ctypes.byref(config), ctypes.byref(training), folder, resume)
     where = as_device(device, precision)

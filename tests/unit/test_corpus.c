@@ -109,6 +109,25 @@ static void texts_in_memory_are_documents_and_empty_ones_are_skipped(void **stat
                  "there is no text in 'texts'");
 }
 
+/* A tokenizer of ids makes none of blanks. */
+static void a_text_without_tokens_is_empty_in_memory_too(void **state)
+{
+    static const char json[] = "{\"type\": \"ids\", \"vocab\": 300}";
+    static const char *const texts[] = { "7 8 9", " \n" };
+    static const size_t bytes[] = { 5, 2 };
+    alibi_tokenizer *t = NULL;
+    alibi_corpus *c = NULL;
+
+    (void)state;
+    assert_ok(tokenizer_read(&t, json, strlen(json), "t.json"));
+    assert_ok(alibi_corpus_texts(&c, texts, bytes, 2, t, test_call()));
+    assert_int_equal(info_of(c, ALIBI_ALL).tokens, 3);
+    alibi_corpus_free(c);
+    assert_fails(alibi_corpus_texts(&c, texts + 1, bytes + 1, 1, t, test_call()), ALIBI_BAD_INPUT,
+                 "'texts' is empty");
+    alibi_tokenizer_free(t);
+}
+
 static void a_corpus_names_its_text(void **state)
 {
     const char *own[] = { NULL, NULL };
@@ -586,6 +605,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_document_is_followed_by_one_end_token),
         cmocka_unit_test(texts_in_memory_are_documents_and_empty_ones_are_skipped),
+        cmocka_unit_test(a_text_without_tokens_is_empty_in_memory_too),
         cmocka_unit_test(a_corpus_names_its_text),
         cmocka_unit_test(words_are_runs_without_white_space),
         cmocka_unit_test(splits_are_consecutive_and_complete),

@@ -183,6 +183,34 @@ static void a_file_is_a_document_as_it_is(void **state)
     assert_documents(&r, " |");
 }
 
+/* The bytes that are reported end at their total. */
+static void texts_in_memory_are_read_like_files(void **state)
+{
+    static const char *const texts[] = { "one", "", "two\n", "three" };
+    static const size_t sizes[] = { 3, 0, 4, 5 };
+    static struct all all;
+    struct source *s = NULL;
+    struct block b = { 0 };
+
+    (void)state;
+    for (size_t bytes = 1; bytes < 20; bytes += 5) {
+        assert_ok(source_open_texts(&s, texts, sizes, 4));
+        assert_int_equal(source_bytes_total(s), 12);
+        assert_int_equal(source_bytes_done(s), 0);
+        do {
+            assert_ok(source_read(s, &b, bytes));
+            if (b.bytes > 0)
+                assert_ok(take_block(&all, &b));
+        } while (b.bytes > 0);
+        assert_int_equal(source_bytes_done(s), 12);
+        assert_string_equal(all.text.data, "one|two\n|three|");
+        source_close(s);
+        text_free(&all.text);
+        all = (struct all){ 0 };
+    }
+    block_fini(&b);
+}
+
 static void a_line_is_a_document_unless_it_is_blank(void **state)
 {
     struct request r = one_file("a", "line");
@@ -807,6 +835,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_file_is_a_document_as_it_is),
+        TEST(texts_in_memory_are_read_like_files),
         TEST(a_line_is_a_document_unless_it_is_blank),
         TEST(blank_lines_part_documents_and_belong_to_none),
         TEST(separators_part_documents_and_belong_to_none),

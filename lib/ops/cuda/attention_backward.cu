@@ -30,7 +30,7 @@
 //
 // Shared memory (struct backward_smem), bytes for D = 64 / 128; 131,184 / 213,104 in all:
 //
-//   k, v               16,384 / 32,768 each   once: kv_full
+//   k, v               16,384 / 32,768 each   once: kv_full; at the end dV and dK leave through v
 //   q, dy [STAGES]     16,384 / 32,768 each   ring: full (TMA and the 32 lanes of warp 1), empty
 //   ds [DS_STAGES]     32,768                 dS^T: named barrier CONSUMERS_BARRIER
 //   dq                 16,384 / 32,768        dq_full (consumer warps), dq_empty (warp 2)
