@@ -172,6 +172,10 @@ need_mpi() { # N: where there is no MPI, so many tests are skipped
         skip "$1" "no MPI"
         finish
     fi
+    # Launchers that run side by side would make and remove the same folder in /tmp, and name files
+    # there by process ids, which namespaces may share.
+    mkdir "$folder/.mpi"
+    export OMPI_MCA_orte_tmpdir_base=$folder/.mpi
     # As root, with more ranks than cores, which then take turns.
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
     export OMP_NUM_THREADS=1 OMPI_MCA_hwloc_base_binding_policy=none

@@ -54,7 +54,6 @@ exec ip netns exec \$host unshare --uts --mount sh -c "hostname \$host
 END
 chmod +x agent
 export OMPI_MCA_plm_rsh_agent=$folder/agent OMPI_MCA_plm_rsh_no_tree_spawn=1
-export OMPI_MCA_orte_tmpdir_base=$folder/mpi # process ids, which name files there, are our own
 export ALIBI_RANK_TIMEOUT=10
 small=(--device cpu --text-bytes 200000 --layers 1 --width 16 --heads 2 --train-length 16 --batch 3
     --accumulate 12 --schedule constant --save-every 1 --eval-every 0 --warmup 2 --dropout 0.1
