@@ -61,9 +61,9 @@ bool cli_others_know(void)
 
 void cli_ranks_leave(alibi_status status)
 {
-    /* Processes that are not connected cannot wait until rank 0 has printed its line, and a
-     * launcher ends all of them with the first one that ends. */
-    if (status != ALIBI_OK && cli_others_know() && cli_ranks() == 1)
+    /* Processes that are not connected, or have lost a rank (ALIBI_IO), cannot wait until the line
+     * is printed, and a launcher ends all of them with the first one that ends. */
+    if (cli_others_know() && ((status != ALIBI_OK && cli_ranks() == 1) || status == ALIBI_IO))
         sleep(1);
     alibi_comm_free(comm, status);
     comm = NULL;
