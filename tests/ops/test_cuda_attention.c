@@ -752,6 +752,29 @@ static void decoding_from_a_cache_equals_the_reference_whatever_else_the_cache_h
     end();
 }
 
+/* Rows of as many keys as parts of one chunk can have, and more. */
+static void rare_calls_decode_long_rows(void **state)
+{
+    static const int64_t shapes[][2] = {
+        { 32768, 8 }, { 32769, 72 }, { 40000, 200 }, { 66000, 5 }
+    };
+
+    (void)state;
+    begin();
+    for (int type = first_type(); type < 2; type++)
+        for (int i = 0; i < COUNT_OF(shapes); i++)
+            for (int64_t queries = 1; queries <= 2; queries++)
+                check_with_past((struct attention_case){ .B = 1,
+                                                         .Lq = queries,
+                                                         .Lk = shapes[i][0],
+                                                         .H = 2,
+                                                         .Hkv = 1,
+                                                         .D = shapes[i][1],
+                                                         .bias = BIAS_NONE },
+                                gpu_types[type]);
+    end();
+}
+
 /* ---- norms of keys */
 
 static alibi_status run_norms(struct device *dev, const struct problem *p, const struct tensor *t)
@@ -1186,6 +1209,7 @@ int main(void)
         cmocka_unit_test(far_keys_underflow_to_nothing_under_a_steep_slope),
         cmocka_unit_test(attention_after_a_past_equals_the_reference),
         cmocka_unit_test(decoding_from_a_cache_equals_the_reference_whatever_else_the_cache_holds),
+        cmocka_unit_test(rare_calls_decode_long_rows),
         cmocka_unit_test(rare_calls_decode_a_cache_of_more_keys_than_32_bits_count),
         cmocka_unit_test(rare_calls_leave_a_gradient_alone_that_the_bias_does_not_have),
         cmocka_unit_test(norms_of_keys_equal_the_reference_from_where_they_changed),

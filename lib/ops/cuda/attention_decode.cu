@@ -1,22 +1,26 @@
 // attention_decode.cu - attention of few queries over many keys: decoding
 //
-// One query has too little work for a GPU, so the keys are split (flash decoding): each part of
-// PART_KEYS keys is computed on its own and leaves its output and its log-sum-exp. Then the parts
-// of a row are merged:
+// One query has too little work for a GPU, so the keys are split (flash decoding): each part of the
+// keys is computed on its own and leaves its output and its log-sum-exp. Then the parts of a row
+// are merged:
 //
 //   y = sum_p exp(lse_p - lse) y_p,     lse = log sum_p exp(lse_p)
 //
-// Grid (rows, blocks per row). A block
+// A row is one query of one head. Its keys are cut into chunks of CHUNK_KEYS, and a part is one
+// chunk, or as many as it takes to have no more than MOST_PARTS parts: to merge more would take
+// longer than to read them. Grid (rows, blocks per row). A block
 //
-//   - takes parts blockIdx.y, + gridDim.y, ...: 8 lanes per key find scores, the block their
-//     maximum and the weights, 8 lanes per row of V the output. A lane loads its columns of 8 keys
-//     and 8 rows of V at once, so a part waits for memory once;
+//   - takes parts blockIdx.y, + gridDim.y, ...
+//   - decides which key tiles of them matter, a thread per tile;
+//   - its warps take the halves of these tiles in turns. 8 lanes share a key and a row of V, and a
+//     lane loads its columns of 8 keys and of 8 rows of V at once. A warp keeps a running maximum,
+//     the sum and the output of its keys, so no warp waits for another before the end of the part;
 //   - counts itself. The last one of a row merges its parts, in an order that does not depend on
 //     which block that is. A kernel of its own for that would take longer to start than to run.
 //
-// A row is one query of one head. Ragged batches: row b has its own length and reads its keys from
-// slot[b] of the cache. The parts of a row depend on its own length only, and parts that do not
-// exist take no part in the merge, so a row has the same bits in any batch.
+// Ragged batches: row b has its own length and reads its keys from slot[b] of the cache. Its parts
+// depend on its own length only, and parts that do not exist take no part in the merge, so a row
+// has the same bits in any batch.
 //
 // A key tile is skipped if the bound of attention.cuh, against the query's own key, is within the
 // tile's share of the budget. All tiles have the same share, so no tile has to know about the
@@ -26,8 +30,10 @@
 namespace
 {
 
-enum { PART_KEYS = 256, THREADS = 256, PART_TILES = PART_KEYS / ATTENTION_TILE };
+enum { THREADS = 256, WARPS = THREADS / 32 };
 enum { RESIDENT = 2, BLOCKS_PER_SM = 2 * RESIDENT }; // per multiprocessor
+enum { CHUNK_KEYS = 256, CHUNK_TILES = CHUNK_KEYS / ATTENTION_TILE };
+enum { MOST_PARTS = 128, MOST_CHUNKS = THREADS / CHUNK_TILES }; // of a row, of a part
 enum { MERGED = 16 }; // parts that a thread loads at once to merge them
 
 template <class T> struct decode_params {
@@ -48,6 +54,7 @@ template <class T> struct decode_params {
 // One query of one head, and its keys.
 struct decode_row {
     int row, i, h, b, kv, slot, position, first; // key that it sees
+    int first_chunk, parts, part_tiles;
 
     template <class T> __device__ __forceinline__ decode_row(const decode_params<T> &p)
     {
@@ -59,16 +66,16 @@ struct decode_row {
         slot = max(0, min(p.ragged.slot_of(b), p.slots - 1));
         position = p.ragged.length ? max(1, min(p.ragged.length[b], p.s.Lk)) - 1 : p.s.past() + i;
         first = p.s.first_key(position);
+        first_chunk = first / CHUNK_KEYS;
+        const int chunks = position / CHUNK_KEYS + 1 - first_chunk,
+                  together = min((chunks + MOST_PARTS - 1) / MOST_PARTS, (int)MOST_CHUNKS);
+        parts = (chunks + together - 1) / together;
+        part_tiles = together * CHUNK_TILES;
     }
 
-    __device__ __forceinline__ int first_part() const
+    __device__ __forceinline__ int first_tile(int part) const
     {
-        return first / PART_KEYS;
-    }
-
-    __device__ __forceinline__ int parts() const
-    {
-        return position / PART_KEYS + 1 - first_part();
+        return first_chunk * CHUNK_TILES + part * part_tiles;
     }
 };
 
@@ -79,9 +86,9 @@ struct skip_test {
 
 template <class T, bool PACKS>
 __device__ __forceinline__ struct skip_test prepare_skipping(const decode_params<T> &p,
-                                                             const decode_row &w,
-                                                             const float *query)
+                                                             const decode_row &w)
 {
+    const T *query = p.q.row(w.b, w.i, w.h);
     int seen = p.ragged.length ? w.position / ATTENTION_TILE - w.first / ATTENTION_TILE + 1
                                : (int)ceil_div(p.s.Lk, ATTENTION_TILE);
 
@@ -91,24 +98,21 @@ __device__ __forceinline__ struct skip_test prepare_skipping(const decode_params
              fmaf(p.s.scale, lanes_dot<PACKS>(query, p.k.row(w.slot, w.position, w.kv), p.s.D),
                   p.s.bias(w.b, w.h, 0)),
              p.norms.largest(w.slot, w.kv, w.position, w.position),
-             norm_margin(p.s.D) * fabsf(p.s.scale) * sqrtf(lanes_dot<false>(query, query, p.s.D)) };
+             norm_margin(p.s.D) * fabsf(p.s.scale) * sqrtf(lanes_dot<PACKS>(query, query, p.s.D)) };
 }
 
-// The parts of a block are DECIDED at a time: parts blockIdx.y + gridDim.y n, a thread per tile.
-enum { DECIDED = THREADS / PART_TILES, DECIDED_BY_WARP = 32 / PART_TILES };
-
-// Which tiles of the parts from number `base` on matter: bits of kept[] for tiles_of(). All threads
-// must call it.
+// The block's next THREADS / part_tiles parts, from number `base` on, are decided together. Bit n
+// part_tiles + t of kept[] says that tile t of part base + n gridDim.y matters. All threads must
+// call it.
 template <class T>
 __device__ __forceinline__ void decide_tiles(unsigned *kept, const decode_params<T> &p,
                                              const decode_row &w, const struct skip_test &test,
                                              int base)
 {
-    const int part = base + (int)threadIdx.x / PART_TILES * (int)gridDim.y,
-              first = (w.first_part() + part) * PART_KEYS +
-                      (int)threadIdx.x % PART_TILES * ATTENTION_TILE,
+    const int n = (int)threadIdx.x / w.part_tiles, part = base + n * (int)gridDim.y,
+              first = (w.first_tile(part) + (int)threadIdx.x % w.part_tiles) * ATTENTION_TILE,
               last = min(first + ATTENTION_TILE, p.s.Lk) - 1;
-    bool matters = first <= w.position && last >= w.first;
+    bool matters = part < w.parts && first <= w.position && last >= w.first;
 
     if (matters && test.share >= 0.0f && last < w.position)
         matters = !(weight_bound(p.s, w.b, w.slot, w.h, w.position, first, last,
@@ -121,43 +125,65 @@ __device__ __forceinline__ void decide_tiles(unsigned *kept, const decode_params
     __syncthreads();
 }
 
-// Tiles of the n-th part after `base`, as bits.
-__device__ __forceinline__ unsigned tiles_of(const unsigned *kept, int n)
+// The first bit that is set from `from` on, or `end`.
+__device__ __forceinline__ int next_kept(const unsigned *kept, int from, int end)
 {
-    return kept[n / DECIDED_BY_WARP] >> n % DECIDED_BY_WARP * PART_TILES & (1u << PART_TILES) - 1;
+    while (from < end) {
+        const unsigned rest = kept[from / 32] >> from % 32;
+
+        if (rest != 0)
+            return min(from + __ffs((int)rest) - 1, end);
+        from = (from / 32 + 1) * 32;
+    }
+    return end;
 }
 
-// The keys of a part that a group of 8 lanes has: group + GROUPS i, i < HELD. Bit i of `used` says
-// that the query sees it and that its tile is not skipped.
-enum { GROUPS = THREADS / ROW_LANES, HELD = PART_KEYS / GROUPS };
-static_assert((int)HELD == (int)ROW_LANES, "each lane finishes the score of one key");
+// ---- a warp's turn: half a tile of keys
+//
+// Four groups of 8 lanes have HELD keys each: group + GROUPS i, i < HELD.
+enum { GROUPS = 32 / ROW_LANES, HELD = ROW_LANES, TURN_KEYS = GROUPS * HELD };
+static_assert((int)TURN_KEYS * 2 == (int)ATTENTION_TILE, "two turns make a tile");
 
-__device__ __forceinline__ unsigned keys_used(const decode_row &w, unsigned tiles, int first)
+__device__ __forceinline__ int lane_of_warp()
 {
-    unsigned used = 0;
+    return (int)threadIdx.x % 32;
+}
+
+__device__ __forceinline__ int lane_of_row()
+{
+    return (int)threadIdx.x % ROW_LANES;
+}
+
+// The i-th key of the lane's group.
+__device__ __forceinline__ int key_of_group(int first, int i)
+{
+    return first + lane_of_warp() / ROW_LANES + GROUPS * i;
+}
+
+// Bit i says that the query sees it.
+__device__ __forceinline__ unsigned keys_seen(const decode_row &w, int first)
+{
+    unsigned seen = 0;
 
 #pragma unroll
-    for (int i = 0; i < HELD; i++) {
-        const int n = (int)threadIdx.x / ROW_LANES + GROUPS * i;
-        if (first + n <= w.position && first + n >= w.first && (tiles >> n / ATTENTION_TILE & 1))
-            used |= 1u << i;
-    }
-    return used;
+    for (int i = 0; i < HELD; i++)
+        if (key_of_group(first, i) <= w.position && key_of_group(first, i) >= w.first)
+            seen |= 1u << i;
+    return seen;
 }
 
 // N columns from `d` on of these keys or of their values. All loads are under way at once.
 template <class T, int N> struct held_rows {
     bits<T, N> at[HELD];
 
-    __device__ __forceinline__ void read(heads<const T> from, const decode_row &w, unsigned used,
+    __device__ __forceinline__ void read(heads<const T> from, const decode_row &w, unsigned seen,
                                          int first, int d, int D)
     {
 #pragma unroll
         for (int i = 0; i < HELD; i++) {
             at[i] = {};
-            if (d < D && (used >> i & 1))
-                at[i] = load_bits<N>(
-                    from.row(w.slot, first + (int)threadIdx.x / ROW_LANES + GROUPS * i, w.kv) + d);
+            if (d < D && (seen >> i & 1))
+                at[i] = load_bits<N>(from.row(w.slot, key_of_group(first, i), w.kv) + d);
         }
     }
 };
@@ -165,7 +191,7 @@ template <class T, int N> struct held_rows {
 // Sums over the lanes of a row; lane n receives that of x[n].
 __device__ __forceinline__ float scatter_sums(float (&x)[ROW_LANES])
 {
-    const int lane = (int)threadIdx.x % ROW_LANES;
+    const int lane = lane_of_row();
 
 #pragma unroll
     for (int half = ROW_LANES / 2; half > 0; half /= 2)
@@ -178,24 +204,19 @@ __device__ __forceinline__ float scatter_sums(float (&x)[ROW_LANES])
     return x[0];
 }
 
-// The thread's own key of the part.
-__device__ __forceinline__ int own_key()
-{
-    return (int)threadIdx.x / ROW_LANES + GROUPS * ((int)threadIdx.x % ROW_LANES);
-}
-
-// The score of own_key(); -inf if it is not used.
+// The score of the lane's own key, the one of its group with the number of the lane; -inf if the
+// query does not see it.
 template <class T, int N>
 __device__ __forceinline__ float find_score(const decode_params<T> &p, const decode_row &w,
-                                            const float *query, unsigned used, int first)
+                                            const float *query, unsigned seen, int first)
 {
     float dots[HELD] = {};
-    const int lane = (int)threadIdx.x % ROW_LANES, key = first + own_key();
+    const int lane = lane_of_row(), key = key_of_group(first, lane);
 
     for (int base = 0; base < p.s.D; base += ROW_LANES * N) {
         const int d = base + lane * N;
         held_rows<T, N> k;
-        k.read(p.k, w, used, first, d, p.s.D);
+        k.read(p.k, w, seen, first, d, p.s.D);
 #pragma unroll
         for (int i = 0; i < HELD; i++)
 #pragma unroll
@@ -203,72 +224,115 @@ __device__ __forceinline__ float find_score(const decode_params<T> &p, const dec
                 dots[i] = fmaf(d < p.s.D ? query[d + j] : 0.0f, k.at[i].at(j), dots[i]);
     }
     const float dot = scatter_sums(dots);
-    return used >> lane & 1 ? fmaf(p.s.gain(w.position - key) * p.s.scale, dot,
+    return seen >> lane & 1 ? fmaf(p.s.gain(w.position - key) * p.s.scale, dot,
                                    p.s.bias(w.b, w.slot, w.h, w.position, key))
                             : -INFINITY;
 }
 
-// The part's output, sum_n weight_n v_n / sum. Eight lanes share a row of V as they share a key;
-// `v` has the first columns of all lanes. The order of sums depends on nothing but D.
-template <class T, int N>
-__device__ __forceinline__ void write_output(float *to, const decode_params<T> &p,
-                                             const decode_row &w, const float *weights,
-                                             held_rows<T, N> &v, unsigned used, float sum,
-                                             int first)
-{
-    const int COLUMNS = ROW_LANES * N; // at a time
-    __shared__ float of_warp[THREADS / 32][COLUMNS];
-    int group = threadIdx.x / ROW_LANES, lane = threadIdx.x % ROW_LANES;
+// What a warp has of a part so far. A lane has the weights of its own keys, and STEPS times N
+// columns of the output over the keys of its group.
+template <int N, int STEPS> struct running {
+    float most = -INFINITY, sum = 0.0f, o[STEPS][N] = {};
 
-    for (int base = 0; base < p.s.D; base += COLUMNS) {
-        float o[N] = {};
-        if (base > 0)
-            v.read(p.v, w, used, first, base + lane * N, p.s.D);
+    static constexpr int COLUMNS = STEPS * ROW_LANES * N; // of all lanes
+
+    // Columns from..from + COLUMNS - 1 of V, for the keys from `first` on.
+    template <class T>
+    __device__ __forceinline__ void add(const decode_params<T> &p, const decode_row &w,
+                                        const float *query, int first, int from)
+    {
+        const unsigned seen = keys_seen(w, first);
+        const int column = from + lane_of_row() * N;
+        held_rows<T, N> v[STEPS];
+
+        v[0].read(p.v, w, seen, first, column, p.s.D); // they come while the weights are found
+        const float x = find_score<T, N>(p, w, query, seen, first), now = fmaxf(most, warp_max(x)),
+                    shrink = most == now ? 1.0f : expf(most - now),
+                    weight = seen >> lane_of_row() & 1 ? expf(x - now) : 0.0f;
 #pragma unroll
-        for (int i = 0; i < HELD; i++)
+        for (int n = 1; n < STEPS; n++) // in the registers of the keys
+            v[n].read(p.v, w, seen, first, column + n * ROW_LANES * N, p.s.D);
+        most = now;
+        sum = fmaf(sum, shrink, weight);
+#pragma unroll
+        for (int n = 0; n < STEPS; n++)
 #pragma unroll
             for (int j = 0; j < N; j++)
-                o[j] = fmaf(weights[group + GROUPS * i], v.at[i].at(j), o[j]);
-        __syncthreads(); // of_warp of the columns before has been read
+                o[n][j] *= shrink;
 #pragma unroll
-        for (int j = 0; j < N; j++) {
+        for (int i = 0; i < HELD; i++) {
+            const float of_key =
+                __shfl_sync(0xffffffffu, weight, lane_of_warp() - lane_of_row() + i);
 #pragma unroll
-            for (int step = ROW_LANES; step < 32; step *= 2)
-                o[j] += __shfl_xor_sync(0xffffffffu, o[j], step);
-            if (threadIdx.x % 32 < ROW_LANES)
-                of_warp[threadIdx.x / 32][lane * N + j] = o[j];
-        }
-        __syncthreads();
-        if (threadIdx.x < COLUMNS && base + (int)threadIdx.x < p.s.D) {
-            float all = 0.0f;
+            for (int n = 0; n < STEPS; n++)
 #pragma unroll
-            for (int n = 0; n < THREADS / 32; n++)
-                all += of_warp[n][threadIdx.x];
-            to[base + threadIdx.x] = all / sum;
+                for (int j = 0; j < N; j++)
+                    o[n][j] = fmaf(of_key, v[n].at[i].at(j), o[n][j]);
         }
     }
-}
 
-// A part whose tiles are not all skipped.
-template <class T, int N>
+    // Sums over the warp, to shared memory.
+    __device__ __forceinline__ void write(float *to, float *to_most, float *to_sum)
+    {
+#pragma unroll
+        for (int n = 0; n < STEPS; n++)
+#pragma unroll
+            for (int j = 0; j < N; j++) {
+#pragma unroll
+                for (int step = ROW_LANES; step < 32; step *= 2)
+                    o[n][j] += __shfl_xor_sync(0xffffffffu, o[n][j], step);
+                if (lane_of_warp() < ROW_LANES)
+                    to[(n * ROW_LANES + lane_of_row()) * N + j] = o[n][j];
+            }
+        sum = warp_sum(sum);
+        *to_most = most;
+        *to_sum = sum;
+    }
+};
+
+// A part of which some tile matters: bits begin..end-1 of kept[] are its tiles. Wider heads take
+// several rounds, each with the scores again.
+template <class T, int N, int STEPS>
 __device__ __forceinline__ void attend_part(const decode_params<T> &p, const decode_row &w,
-                                            const float *query, float *weights, unsigned tiles,
-                                            int part)
+                                            const float *query, const unsigned *kept, int begin,
+                                            int end, int part)
 {
-    const int first = (w.first_part() + part) * PART_KEYS;
+    constexpr int COLUMNS = running<N, STEPS>::COLUMNS;
+    __shared__ float of_warp[WARPS][COLUMNS], most_of[WARPS], sum_of[WARPS];
+    const int warp = (int)threadIdx.x / 32, column = (int)threadIdx.x;
     const int64_t place = (int64_t)w.row * p.parts + part;
-    const unsigned used = keys_used(w, tiles, first);
-    held_rows<T, N> v; // they come while the weights are found
+    int from = 0;
 
-    v.read(p.v, w, used, first, (int)threadIdx.x % ROW_LANES * N, p.s.D);
-    float x = find_score<T, N>(p, w, query, used, first), most = block_max(x);
-    x = expf(x - most);
-    weights[own_key()] = x;
-    float sum = block_sum(x); // its barriers also make the weights visible to all threads
-    write_output<T, N>(p.outputs + place * p.s.D, p, w, weights, v, used, sum, first);
-    if (threadIdx.x == 0)
-        p.sums[place] = most + logf(sum);
-    __syncthreads(); // before the next part overwrites the weights
+    do { // once without columns, for the sum
+        running<N, STEPS> own;
+        int number = 0;
+
+        for (int t = next_kept(kept, begin, end); t < end; t = next_kept(kept, t + 1, end))
+            if (number++ % (WARPS / 2) == warp / 2)
+                own.add(p, w, query,
+                        (w.first_tile(part) + t - begin) * ATTENTION_TILE + warp % 2 * TURN_KEYS,
+                        from);
+        own.write(of_warp[warp], &most_of[warp], &sum_of[warp]);
+        __syncthreads();
+
+        if (column < COLUMNS) {
+            float most = -INFINITY, sum = 0.0f, o = 0.0f;
+#pragma unroll
+            for (int n = 0; n < WARPS; n++)
+                most = fmaxf(most, most_of[n]);
+#pragma unroll
+            for (int n = 0; n < WARPS; n++) {
+                const float share = sum_of[n] == 0.0f ? 0.0f : expf(most_of[n] - most);
+                sum = fmaf(share, sum_of[n], sum);
+                o = fmaf(share, of_warp[n][column], o);
+            }
+            if (from + column < p.s.D)
+                p.outputs[place * p.s.D + from + column] = o / sum;
+            if (column == 0)
+                p.sums[place] = most + logf(sum);
+        }
+        __syncthreads(); // before the next one overwrites them
+    } while ((from += COLUMNS) < p.s.D);
 }
 
 // The weight of a part in the merge. NaN sums take part, so that they show in the output.
@@ -282,7 +346,7 @@ template <class T>
 __device__ __forceinline__ void merge_parts(const decode_params<T> &p, const decode_row &w)
 {
     __shared__ float shares[THREADS];
-    int parts = w.parts(), width = max(1, min(p.s.D, (int)THREADS)), count = THREADS / width,
+    int parts = w.parts, width = max(1, min(p.s.D, (int)THREADS)), count = THREADS / width,
         share = threadIdx.x / width;
     const float *sums = p.sums + (int64_t)w.row * p.parts,
                 *outputs = p.outputs + (int64_t)w.row * p.parts * p.s.D;
@@ -336,35 +400,46 @@ __device__ __forceinline__ bool is_last_block(int *done, int blocks)
     return last;
 }
 
-template <class T, bool PACKS>
+// N columns at a time, STEPS times.
+template <class T, int N, int STEPS>
 __global__ void __launch_bounds__(THREADS, RESIDENT)
     decode_kernel(const __grid_constant__ decode_params<T> p)
 {
     float *query = dynamic_shared<float>(); // [D]
-    __shared__ float weights[PART_KEYS];
-    __shared__ unsigned kept[THREADS / 32];
-    decode_row w(p);
+    __shared__ unsigned kept[WARPS];
+    const decode_row w(p);
+    const int together = THREADS / w.part_tiles;
 
     let_next_kernel_start();
     wait_for_kernel_before();
     for (int d = threadIdx.x; d < p.s.D; d += THREADS)
         query[d] = to_float(p.q.row(w.b, w.i, w.h)[d]);
-    __syncthreads();
-    const struct skip_test test = prepare_skipping<T, PACKS>(p, w, query);
-    for (int base = blockIdx.y; base < w.parts(); base += gridDim.y * DECIDED) {
-        decide_tiles(kept, p, w, test, base);
-        for (int n = 0; n < DECIDED && base + n * (int)gridDim.y < w.parts(); n++) {
-            const int part = base + n * (int)gridDim.y;
-            const unsigned tiles = tiles_of(kept, n);
+    const struct skip_test test = prepare_skipping<T, (N > 1)>(p, w);
+    for (int base = blockIdx.y; base < w.parts; base += gridDim.y * together) {
+        decide_tiles(kept, p, w, test, base); // its barriers also make the query visible
+        for (int n = 0; n < together && base + n * (int)gridDim.y < w.parts; n++) {
+            const int part = base + n * (int)gridDim.y, begin = n * w.part_tiles,
+                      end = begin + w.part_tiles;
 
-            if (tiles != 0)
-                attend_part<T, PACKS ? pack<T>::N : 1>(p, w, query, weights, tiles, part);
+            if (next_kept(kept, begin, end) < end)
+                attend_part<T, N, STEPS>(p, w, query, kept, begin, end, part);
             else if (threadIdx.x == 0)
                 p.sums[(int64_t)w.row * p.parts + part] = -INFINITY;
         }
     }
     if (is_last_block(p.done + w.row, gridDim.y))
         merge_parts(p, w);
+}
+
+// Sixteen bytes at a time, if rows are aligned to that, or a number.
+template <class T> void (*kernel_for(const struct attention_args *a))(decode_params<T>)
+{
+    constexpr int N = pack<T>::N;
+    const int64_t D = a->q.shape[3];
+
+    if (!rows_are_aligned(a->q) || !rows_are_aligned(a->k) || !rows_are_aligned(a->v))
+        return decode_kernel<T, 1, 4>;
+    return D <= ROW_LANES * N ? decode_kernel<T, N, 1> : decode_kernel<T, N, 2>;
 }
 
 template <class T> alibi_status decode(struct context *c, const struct attention_args *a)
@@ -395,19 +470,21 @@ template <class T> alibi_status decode(struct context *c, const struct attention
     blocks = ceil_div((int64_t)c->multiprocessors * BLOCKS_PER_SM, rows);
     if (blocks > p.parts)
         blocks = p.parts;
-    return chain(c, "attention decode",
-                 rows_are_aligned(a->k) && rows_are_aligned(a->v) ? decode_kernel<T, true>
-                                                                  : decode_kernel<T, false>,
-                 dim3((unsigned)rows, (unsigned)blocks), THREADS, sizeof(float) * (size_t)p.s.D, p);
+    return chain(c, "attention decode", kernel_for<T>(a), dim3((unsigned)rows, (unsigned)blocks),
+                 THREADS, sizeof(float) * (size_t)p.s.D, p);
 }
 
 } // namespace
 
+// Of the longest row that the call can have, and of all that are shorter.
 int decode_parts(const struct attention_shape &s)
 {
-    const int64_t all = ceil_div(s.Lk, PART_KEYS), seen = ceil_div(s.window, PART_KEYS) + 1;
+    const int64_t all = ceil_div(s.Lk, CHUNK_KEYS), seen = ceil_div(s.window, CHUNK_KEYS) + 1,
+                  chunks = seen < all ? seen : all,
+                  most = chunks < MOST_PARTS ? chunks : (int64_t)MOST_PARTS,
+                  longest = ceil_div(chunks, MOST_CHUNKS);
 
-    return (int)(seen < all ? seen : all);
+    return (int)(most > longest ? most : longest);
 }
 
 alibi_status forward_decode(struct context *c, const struct attention_args *a)
