@@ -327,38 +327,29 @@ static alibi_status sum_gates(const struct workspace *w, const struct pass *p, i
     return dev->ops->gate_forward(dev, &gates);
 }
 
-static alibi_status append_rows(const struct workspace *w, const struct kv *all,
-                                const struct attention_args *a, struct ragged at)
-{
-    struct device *dev = w->model->device;
-
-    return dev->ops->cache_append(dev, &(struct cache_append_args){ .k = all->k,
-                                                                    .v = all->v,
-                                                                    .norms = all->norms,
-                                                                    .new_k = a->k,
-                                                                    .new_v = a->v,
-                                                                    .ragged = at });
-}
-
-/* A token for each of several sequences. */
+/* A token for each of several sequences. With a window it has two places in the cache. */
 static alibi_status append_step(struct workspace *w, const struct pass *p, int64_t n,
                                 struct attention_args *a, struct kv *all)
 {
+    struct device *dev = w->model->device;
     int stores = cache_stores(p->cache), store = cache_store(p->cache, n);
     struct tensor lengths = w->activations.lengths;
-    struct ragged held = { p->ragged.slot, vector_part(lengths, (1 + store) * p->B, p->B) };
-    struct ragged other = { p->ragged.slot,
-                            vector_part(lengths, (1 + stores + store) * p->B, p->B) };
+    struct cache_append_args rows = { .new_k = a->k, .new_v = a->v };
 
     *all = cache_all(p->cache, n);
-    a->ragged = held;
+    a->ragged = (struct ragged){ p->ragged.slot, vector_part(lengths, (1 + store) * p->B, p->B) };
+    rows.k = all->k;
+    rows.v = all->v;
+    rows.norms = all->norms;
+    rows.ragged = a->ragged;
+    if (cache_window(p->cache, n) > 0 && !all->gates.data)
+        rows.other = vector_part(lengths, (1 + stores + store) * p->B, p->B);
     TRY_RETURN(sum_gates(w, p, n, a, all));
-    TRY_RETURN(append_rows(w, all, a, held));
-    if (cache_window(p->cache, n) == 0)
-        return ALIBI_OK;
-    for (int64_t b = 0; all->gates.data && b < p->B; b++) /* all of a row to its other place */
-        TRY_RETURN(cache_mirror(p->cache, n, p->slots[b], p->lengths[b] - 1, p->lengths[b]));
-    return all->gates.data ? ALIBI_OK : append_rows(w, all, a, other);
+    TRY_RETURN(dev->ops->cache_append(dev, &rows));
+    if (cache_window(p->cache, n) > 0 && all->gates.data)
+        for (int64_t b = 0; b < p->B; b++) /* all of a row to its other place */
+            TRY_RETURN(cache_mirror(p->cache, n, p->slots[b], p->lengths[b] - 1, p->lengths[b]));
+    return ALIBI_OK;
 }
 
 /* Tokens of one sequence. */

@@ -534,7 +534,8 @@ typedef size_t attention_workspace_fn(struct device *dev, const struct attention
 typedef alibi_status attention_norms_fn(struct device *dev, struct tensor norms, struct tensor k,
                                         int64_t from);
 
-/* A token of each of several sequences joins their cache, where p = length[b] - 1:
+/* A token of each of several sequences joins their cache, where p = length[b] - 1, and again where
+ * p = other[b] - 1, if `other` is present:
  *
  *   k[slot[b], p] = new_k[b, 0],   v[slot[b], p] = new_v[b, 0]
  *   norms[slot[b], h, tile of p] = max |k_j| over the keys j of the tile up to p
@@ -545,6 +546,7 @@ struct cache_append_args {
     struct tensor norms;        /* S [slots, Hkv, tiles of capacity] */
     struct tensor new_k, new_v; /* views [B, 1, Hkv, D], of the type of k and v */
     struct ragged ragged;
+    struct tensor other; /* I32 [B]: of the same tile as length[b] only if it is the same */
 };
 typedef alibi_status cache_append_fn(struct device *dev, const struct cache_append_args *a);
 

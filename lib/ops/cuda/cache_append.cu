@@ -1,8 +1,8 @@
 // cache_append.cu - a token of each of several sequences joins their KV cache
 //
-// A warp per row of the batch and head of keys: it copies the head of the key and of the value, and
-// the norm of the tile becomes the larger of what it was and the new key's. A tile's first key
-// starts it.
+// A warp per row of the batch, head of keys and place in the cache: it copies the head of the key
+// and of the value, and the norm of the tile becomes the larger of what it was and the new key's. A
+// tile's first key starts it.
 #include "ops/cuda/attention.cuh"
 
 namespace
@@ -16,6 +16,7 @@ template <class T> struct appended {
     float *norms;
     int64_t norms_b, norms_h;
     struct ragged_rows ragged;
+    const int32_t *other; // lengths of the other places, or NULL
     int D;
 };
 
@@ -34,7 +35,7 @@ __global__ void __launch_bounds__(THREADS) append_kernel(const __grid_constant__
 {
     constexpr int N = PACKS ? pack<T>::N : 1;
     const int b = (int)blockIdx.x, h = (int)blockIdx.y, slot = p.ragged.slot[b],
-              position = p.ragged.length[b] - 1;
+              position = (blockIdx.z == 0 ? p.ragged.length : p.other)[b] - 1;
     const T *key = p.new_k.row(b, 0, h);
 
     let_next_kernel_start();
@@ -54,13 +55,15 @@ template <class T> alibi_status append(struct context *c, const struct cache_app
         .k = heads_of<T>(a->k), .v = heads_of<T>(a->v), .new_k = heads_of<const T>(a->new_k),
         .new_v = heads_of<const T>(a->new_v), .norms = (float *)a->norms.data,
         .norms_b = a->norms.stride[0], .norms_h = a->norms.stride[1],
-        .ragged = ragged_rows_of(a->ragged), .D = (int)a->k.shape[3]
+        .ragged = ragged_rows_of(a->ragged), .other = (const int32_t *)a->other.data,
+        .D = (int)a->k.shape[3]
     };
     const bool packs = rows_are_aligned(a->k) && rows_are_aligned(a->v) &&
                        rows_are_aligned(a->new_k) && rows_are_aligned(a->new_v);
 
     return chain(c, "cache append", packs ? append_kernel<T, true> : append_kernel<T, false>,
-                 dim3((unsigned)a->new_k.shape[0], (unsigned)a->new_k.shape[2]), THREADS, 0, p);
+                 dim3((unsigned)a->new_k.shape[0], (unsigned)a->new_k.shape[2], p.other ? 2 : 1),
+                 THREADS, 0, p);
 }
 
 } // namespace

@@ -297,11 +297,11 @@ static void append_head(struct tensor to, struct tensor from, int64_t slot, int6
         set(to, head_at(to, slot, position, h) + d, get(from, head_at(from, b, 0, h) + d));
 }
 
-alibi_status ref_cache_append(struct device *dev, const struct cache_append_args *a)
+/* The tokens become the last of `lengths`. */
+static void append_at(const struct cache_append_args *a, struct tensor lengths)
 {
-    (void)dev;
     for (int64_t b = 0; b < a->new_k.shape[0]; b++) {
-        int64_t slot = get_index(a->ragged.slot, b), length = get_index(a->ragged.length, b);
+        int64_t slot = get_index(a->ragged.slot, b), length = get_index(lengths, b);
 
         for (int64_t h = 0; h < a->new_k.shape[2]; h++) {
             append_head(a->k, a->new_k, slot, length - 1, b, h);
@@ -309,6 +309,14 @@ alibi_status ref_cache_append(struct device *dev, const struct cache_append_args
         }
         tile_norms(a->norms, a->k, slot, length, (length - 1) / ATTENTION_TILE);
     }
+}
+
+alibi_status ref_cache_append(struct device *dev, const struct cache_append_args *a)
+{
+    (void)dev;
+    append_at(a, a->ragged.length);
+    if (present(a->other))
+        append_at(a, a->other);
     return ALIBI_OK;
 }
 

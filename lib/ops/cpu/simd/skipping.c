@@ -74,14 +74,12 @@ static void append_row(struct tensor to, struct tensor from, int64_t slot, int64
            sizeof(float) * (size_t)(from.shape[2] * from.shape[3]));
 }
 
-/* The tile's other keys are not read again. */
-alibi_status SIMD(cache_append)(struct device *dev, const struct cache_append_args *a)
+/* The tokens become the last of `lengths`. The other keys of their tiles are not read again. */
+static void append_at(const struct cache_append_args *a, const int32_t *length)
 {
-    const int32_t *slot = a->ragged.slot.data, *length = a->ragged.length.data;
+    const int32_t *slot = a->ragged.slot.data;
     struct tensor norms = a->norms;
 
-    if (a->k.type != DTYPE_F32)
-        return ref_cache_append(dev, a);
     for (int64_t b = 0; b < a->new_k.shape[0]; b++) {
         int64_t p = length[b] - 1;
 
@@ -94,6 +92,15 @@ alibi_status SIMD(cache_append)(struct device *dev, const struct cache_append_ar
             *to = p % ATTENTION_TILE == 0 ? norm : larger(norm, *to);
         }
     }
+}
+
+alibi_status SIMD(cache_append)(struct device *dev, const struct cache_append_args *a)
+{
+    if (a->k.type != DTYPE_F32)
+        return ref_cache_append(dev, a);
+    append_at(a, a->ragged.length.data);
+    if (a->other.data)
+        append_at(a, a->other.data);
     return ALIBI_OK;
 }
 
