@@ -217,11 +217,11 @@ shared=("${text[@]}" --device cuda --gpu 0 --layers 2 --width 64 --heads 2 --tra
     --schedule constant --deterministic-sum --quiet)
 ranks() { mpirun -n "$1" --oversubscribe "$program" train "${@:2}"; }
 same_runs() { diff -r -x timing.json -x lock -x recipe.json "$1" "$2" > stdout 2> stderr; }
-check "one process" "$program" train "${shared[@]}" --out one
+check "one process" "$program" train "${shared[@]}" --out alone
 while read -r n how; do
     rm -rf several
     check "$n ranks, $how" ranks "$n" "${shared[@]}" $how --out several
-    check "$n ranks, $how: the bytes of one process" same_runs one several
+    check "$n ranks, $how: the bytes of one process" same_runs alone several
 done << 'END'
 1 --comm nccl
 2 --comm mpi --shard gradients
@@ -231,5 +231,5 @@ done << 'END'
 END
 rm -rf several/step-00000004
 check "2 ranks resume" ranks 2 --resume --out several --device cuda --gpu 0 --comm mpi --quiet
-check "2 ranks resume the run of 4: the bytes of one process" same_runs one several
+check "2 ranks resume the run of 4: the bytes of one process" same_runs alone several
 finish
