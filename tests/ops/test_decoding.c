@@ -257,6 +257,48 @@ static void norms_of_a_cache_that_grew_are_those_of_one_filled_at_once(void **st
     on_every_device(check_norms);
 }
 
+/* A call with two places does what two calls do. */
+static void check_both_places(void)
+{
+    const int32_t other[B] = { 65, 300, CAPACITY, 64, 1 };
+    const int64_t tiles = attention_tiles(CAPACITY);
+    struct tensor filled[2][3];
+
+    for (int n = 0; n < 2; n++) {
+        struct cache_append_args a = {
+            .k = random_tensor(tensor_4(NULL, on.type, SLOTS, CAPACITY, HKV, D), 1),
+            .v = random_tensor(tensor_4(NULL, on.type, SLOTS, CAPACITY, HKV, D), 2),
+            .norms = place(tensor_3(NULL, DTYPE_F32, SLOTS, HKV, tiles)),
+            .new_k = random_tensor(tensor_4(NULL, on.type, B, 1, HKV, D), 4),
+            .new_v = random_tensor(tensor_4(NULL, on.type, B, 1, HKV, D), 5),
+            .ragged = rows_of(0, B),
+            .other = ids(other, B)
+        };
+
+        assert_ok(on.dev->ops->attention_norms(on.dev, a.norms, a.k, 0));
+        if (n == 1) {
+            a.other = tensor_none();
+            assert_ok(on.dev->ops->cache_append(on.dev, &a));
+            a.ragged.length = ids(other, B);
+        }
+        assert_ok(on.dev->ops->cache_append(on.dev, &a));
+        filled[n][0] = a.k;
+        filled[n][1] = a.v;
+        filled[n][2] = a.norms;
+    }
+    assert_same_rows("keys", filled[0][0], 0, filled[1][0], 0, SLOTS * CAPACITY, HKV * D);
+    assert_same_rows("values", filled[0][1], 0, filled[1][1], 0, SLOTS * CAPACITY, HKV * D);
+    assert_same_rows("norms", filled[0][2], 0, filled[1][2], 0, SLOTS * HKV, tiles);
+    check_append(filled[0][0], 1, 4, 1);
+    free_tensors();
+}
+
+static void a_token_is_written_to_both_of_its_places(void **state)
+{
+    (void)state;
+    on_every_device(check_both_places);
+}
+
 static void check_attention(void)
 {
     static const int64_t windows[] = { 0, 290 };
@@ -482,6 +524,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_of_a_row_does_not_depend_on_the_batch),
+        cmocka_unit_test(a_token_is_written_to_both_of_its_places),
         cmocka_unit_test(norms_of_a_cache_that_grew_are_those_of_one_filled_at_once),
         cmocka_unit_test(rotary_logn_and_embedding_take_a_position_per_row),
         cmocka_unit_test(a_row_of_a_linear_layer_does_not_depend_on_the_batch),
