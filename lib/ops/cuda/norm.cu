@@ -4,7 +4,7 @@
 //   rstd = 1 / sqrt(mean((sum - mean)^2) + eps)
 //
 // RMS norm is the same with a mean of 0 (CENTRED: layer norm). Without a branch x takes the place
-// of sum. Backward, with g = dy * weight and the means over the row:
+// of sum; norm.cuh has these equations. Backward, with g = dy * weight and the means over the row:
 //
 //   dx += rstd * (g - mean(g) - n * mean(g * n))          RMS norm has no mean(g)
 //   dweight += sum over rows of dy * n,   dbias += sum over rows of dy
@@ -20,37 +20,12 @@
 #include <cuda_pipeline_primitives.h>
 
 #include "ops/cuda/columns.cuh"
-#include "ops/cuda/random.cuh"
+#include "ops/cuda/norm.cuh"
 
 namespace
 {
 
-__device__ __forceinline__ float normalised(float x, float mean, float rstd)
-{
-    return (x - mean) * rstd;
-}
-
-// One explicit fused step, so that forward and backward give the same bits.
-__device__ __forceinline__ float output(float n, float weight, float bias)
-{
-    return fmaf(n, weight, bias);
-}
-
 // ---- forward
-
-enum { HELD = 4 }; // 16-byte accesses of a row that a thread keeps in registers
-
-template <class T> struct norm_forward {
-    T *y;
-    float *mean, *rstd; // mean is absent in RMS norm
-    T *sum;             // absent where branch is
-    const T *x, *branch;
-    struct mask mask;
-    const float *weight, *bias; // bias may be absent
-    int64_t rows;
-    int C;
-    float per_row, eps; // 1 / C
-};
 
 template <int N, int WIDTH> __device__ __forceinline__ int column(int p)
 {
@@ -89,10 +64,7 @@ __device__ __forceinline__ bits<T, N> add_branch(const struct norm_forward<T> &a
         sum[k] = branch.at(k);
     if (a.mask.threshold > 0)
         drop<N>(sum, a.mask, i);
-#pragma unroll
-    for (int k = 0; k < N; k++)
-        sum[k] += x.at(k);
-    const bits<T, N> rounded = round_to_bits<T>(sum);
+    const bits<T, N> rounded = residual_sum(x, sum);
     store_bits<N>(a.sum + i, rounded);
     return rounded;
 }
@@ -164,27 +136,18 @@ __device__ __forceinline__ float mean_of(const held_row<T, N, WIDTH> &row, float
 {
     float sum = 0.0f;
 
-    row.each([&](int, bits<T, N> x) {
-#pragma unroll
-        for (int k = 0; k < N; k++)
-            sum += x.at(k);
-    });
-    return row_sum<WIDTH>(sum) * per_row;
+    row.each([&](int, bits<T, N> x) { add_numbers(sum, x); });
+    return mean_of_sum(row_sum<WIDTH>(sum), per_row);
 }
 
-// A second pass over the row avoids the cancellation of E[x^2] - E[x]^2.
 template <class T, int N, int WIDTH>
-__device__ __forceinline__ float variance_of(const held_row<T, N, WIDTH> &row, float mean,
-                                             float per_row)
+__device__ __forceinline__ float rstd_of(const held_row<T, N, WIDTH> &row, float mean,
+                                         float per_row, float eps)
 {
-    float sum = 0.0f;
+    float squares = 0.0f;
 
-    row.each([&](int, bits<T, N> x) {
-#pragma unroll
-        for (int k = 0; k < N; k++)
-            sum += (x.at(k) - mean) * (x.at(k) - mean);
-    });
-    return row_sum<WIDTH>(sum) * per_row;
+    row.each([&](int, bits<T, N> x) { add_squares(squares, x, mean); });
+    return rstd_of_squares(row_sum<WIDTH>(squares), per_row, eps);
 }
 
 template <class T, int N, int WIDTH>
@@ -226,7 +189,7 @@ __global__ void __launch_bounds__(WIDTH == 32 ? 128 : WIDTH,
         const held_row<T, N, WIDTH> row(a, r, coming);
         coming.read(a, r + step);
         const float mean = CENTRED ? mean_of(row, a.per_row) : 0.0f;
-        const float rstd = rsqrtf(variance_of(row, mean, a.per_row) + a.eps);
+        const float rstd = rstd_of(row, mean, a.per_row, a.eps);
         write_output(a, r, row, mean, rstd);
         if (threadIdx.x == 0) {
             if (CENTRED)
@@ -271,26 +234,12 @@ alibi_status fit_branch(struct context *c, struct norm_forward<T> a)
 template <class T, bool CENTRED>
 alibi_status run_forward(struct context *c, const struct norm_args *args)
 {
-    constexpr int N = pack<T>::N;
-    const int64_t C = args->x.shape[1];
-    const norm_forward<T> a = { .y = (T *)args->y.data,
-                                .mean = (float *)args->mean.data,
-                                .rstd = (float *)args->rstd.data,
-                                .sum = (T *)args->sum.data,
-                                .x = (const T *)args->x.data,
-                                .branch = (const T *)args->branch.data,
-                                .mask = mask_of(args->dropout),
-                                .weight = (const float *)args->weight.data,
-                                .bias = (const float *)args->bias.data,
-                                .rows = args->x.shape[0],
-                                .C = (int)C,
-                                .per_row = 1.0f / (float)C,
-                                .eps = (float)args->eps };
+    const norm_forward<T> a = norm_forward_of<T>(args);
 
     if (a.rows == 0)
         return ALIBI_OK;
-    if (a.C % N == 0 && aligned(a.y, a.sum, a.x, a.branch, a.weight, a.bias))
-        return fit_branch<T, N, CENTRED>(c, a);
+    if (takes_packs(a))
+        return fit_branch<T, pack<T>::N, CENTRED>(c, a);
     return fit_branch<T, 1, CENTRED>(c, a);
 }
 
