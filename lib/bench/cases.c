@@ -307,6 +307,71 @@ static const int64_t norm_tests[][CASE_SIZES] = { { 0, 4 },   { 3, 1 },    { 2, 
                                                   { 6, 768 }, { 3, 4096 } };
 static const int64_t norm_bench[][CASE_SIZES] = { { 4096, 768 } };
 
+/* ---- a norm and the linear layer that follows, as one call. Options: 1 RMS norm; 2 biases; 4
+ * branch; 8 GELU follows the layer; 16 not decoding, with dropout on the branch. */
+
+static bool make_norm_linear(struct op_case *c)
+{
+    int64_t rows = c->n[0], C = c->n[1], out = c->n[2];
+    bool rms = c->option & 1, bias = c->option & 2, branch = c->option & 4;
+    bool gelu = c->option & 8, decoding = !(c->option & 16);
+    enum dtype T = c->type, S = dtype_sums(T);
+
+    c->args.norm_linear.linear.decoding = decoding;
+    c->args.norm_linear.norm.kind = rms ? ALIBI_RMSNORM : ALIBI_LAYERNORM;
+    c->args.norm_linear.norm.dropout = dropout_of(branch && !decoding ? 0.3 : 0.0);
+    c->args.norm_linear.norm.eps = 1e-5;
+    say(c, "%s%s%s%s%s", rms ? " rms" : "", bias ? " bias" : "", branch ? " branch" : "",
+        gelu ? " gelu" : "", decoding ? " decoding" : "");
+    ADD(c, norm_linear, norm.x, matrix(T, rows, C), IN, UNUSED);
+    ADD(c, norm_linear, norm.weight, vector(S, C), IN, UNUSED);
+    ADD(c, norm_linear, norm.y, matrix(T, rows, C), OUT, UNUSED);
+    ADD(c, norm_linear, norm.rstd, vector(S, rows), OUT, UNUSED);
+    if (!rms)
+        ADD(c, norm_linear, norm.mean, vector(S, rows), OUT, UNUSED);
+    if (branch) {
+        ADD(c, norm_linear, norm.branch, matrix(T, rows, C), IN, UNUSED);
+        ADD(c, norm_linear, norm.sum, matrix(T, rows, C), OUT, UNUSED);
+    }
+    ADD(c, norm_linear, linear.weight, matrix(T, out, C), IN, UNUSED);
+    ADD(c, norm_linear, linear.y, matrix(T, rows, out), OUT, UNUSED);
+    if (bias) {
+        ADD(c, norm_linear, norm.bias, vector(S, C), IN, UNUSED);
+        ADD(c, norm_linear, linear.bias, vector(T, out), IN, UNUSED);
+    }
+    if (gelu)
+        ADD(c, norm_linear, activated, matrix(T, rows, out), OUT, UNUSED);
+    c->stores_first = true;
+    c->flops[0] = 2.0 * (double)(rows * C) * (double)out;
+    return true;
+}
+
+static alibi_status norm_linear(struct device *dev, const union case_args *a)
+{
+    struct linear_args layer = a->norm_linear.linear;
+
+    layer.x = a->norm_linear.norm.y;
+    layer.norm = &a->norm_linear.norm;
+    if (!a->norm_linear.activated.data)
+        return dev->ops->linear_forward(dev, &layer);
+    return dev->ops->linear_activation_forward(
+        dev, &(struct linear_activation_args){ .kind = ALIBI_GELU_TANH,
+                                               .activated = a->norm_linear.activated,
+                                               .up = layer.y,
+                                               .x = layer.x,
+                                               .weight = layer.weight,
+                                               .bias = layer.bias,
+                                               .decoding = layer.decoding,
+                                               .norm = layer.norm });
+}
+
+static const int64_t norm_linear_tests[][CASE_SIZES] = {
+    { 1, 8, 5 },    { 3, 40, 17 },  { 8, 768, 40 },  { 9, 40, 33 },  { 31, 8, 16 },
+    { 32, 40, 24 }, { 33, 40, 19 }, { 1, 768, 100 }, { 5, 33, 18 },  { 1, 1, 1 },
+    { 0, 8, 8 },    { 3, 16, 0 },   { 7, 1040, 9 },  { 33, 768, 3 }, { 2, 2056, 8 }
+};
+static const int64_t norm_linear_bench[][CASE_SIZES] = { { 1, 768, 3072 }, { 8, 768, 3072 } };
+
 /* ---- activation. Options: kind; and one of: 4 dx is stored in x, 8 dx is stored in dy, 12 forward
  * on numbers for which exp overflows. */
 
@@ -970,6 +1035,8 @@ const struct operation operations[] = {
       TESTS(linear_activation_tests), BENCH(linear_activation_bench, 4) },
     { "norm", "rows C", 64, make_norm, { norm_forward, norm_backward },
       { 2e-6, 2e-6 }, .roundings = 2, TESTS(norm_tests), BENCH(norm_bench, 2) },
+    { "norm_linear", "rows C out", 32, make_norm_linear, { norm_linear, NULL }, { 3e-6, 0 },
+      .roundings = 3, .blas = true, TESTS(norm_linear_tests), BENCH(norm_linear_bench, 14) },
     { "activation", "rows F", 16, make_activation, { activation_forward, activation_backward },
       { 1e-6, 1e-6 }, .roundings = 1, TESTS(activation_tests), BENCH(activation_bench, 0) },
     { "residual", "count", 6, make_residual, { residual_forward, residual_backward },

@@ -48,6 +48,11 @@ union case_args {
     struct linear_activation_args linear_activation;
     struct norm_args norm;
     struct {
+        struct norm_args norm;
+        struct linear_args linear;
+        struct tensor activated; /* absent: a linear layer alone */
+    } norm_linear;
+    struct {
         struct attention_args args;
         struct tensor q, k; /* before their rotation into args.q and args.k; absent: not rotated */
         int64_t sinks;      /* then the sinks operation follows, and precedes rotating back */

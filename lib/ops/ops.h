@@ -252,7 +252,11 @@ typedef alibi_status embedding_fn(struct device *dev, const struct embedding_arg
  * decoding: a row of y has the same bits whatever the number of rows in the call, and few rows
  * stream the weights from memory once for all of them. x and y may have memory for more rows than
  * are in the call, `room` in all: what is in the others does not matter, and is lost. Without
- * decoding a product may take whichever order of sums is fastest for its shape. */
+ * decoding a product may take whichever order of sums is fastest for its shape.
+ *
+ * norm: x is the y of that norm, which is computed first; a device may do both at once. All outputs
+ * of the norm are written, as by norm_forward. Many read its inputs while its outputs are written:
+ * y and sum must not be x or branch. */
 struct linear_args {
     struct tensor y;      /* [rows, out] */
     struct tensor x;      /* [rows, in] */
@@ -260,6 +264,7 @@ struct linear_args {
     struct tensor bias;   /* [out]; may be absent */
     bool decoding;
     int64_t room;                         /* decoding; 0: no more than there are rows */
+    const struct norm_args *norm;         /* forward; NULL: x is there */
     struct tensor dy, dx, dweight, dbias; /* dweight, dbias S */
     bool first;                           /* backward: dweight is overwritten */
 };
@@ -269,7 +274,7 @@ typedef alibi_status linear_fn(struct device *dev, const struct linear_args *a);
  *
  * Forward, through the layer before it:
  *
- *   up = x weight^T + bias,     activated = dropout(act(up))
+ *   up = x weight^T + bias,     activated = dropout(act(up))          norm as in linear_args
  *
  * Backward, through the layer after it, y = activated weight^T + bias:
  *
@@ -286,6 +291,7 @@ struct linear_activation_args {
     struct tensor bias;   /* forward; may be absent */
     bool decoding;        /* forward, as in linear_args; x and up have the room */
     int64_t room;
+    const struct norm_args *norm; /* forward; NULL: x is there */
     struct dropout dropout;       /* on activated */
     struct tensor dy;             /* backward: [rows, out] */
     struct tensor dup, scratch;   /* scratch [rows, F] */

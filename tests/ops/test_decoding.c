@@ -520,6 +520,145 @@ static void a_row_of_a_linear_layer_does_not_depend_on_the_batch(void **state)
     on_every_device(check_linear);
 }
 
+/* ---- the norm before a linear layer, computed by it */
+
+enum { NORM_ROWS = 33 };
+
+struct normed_layer {
+    struct norm_args norm; /* of all rows, as x and its outputs */
+    struct tensor weight, bias, up, activated;
+};
+
+static struct normed_layer new_normed_layer(int kind, bool branch, int64_t in, int64_t out)
+{
+    struct tensor wide = tensor_2(NULL, on.type, NORM_ROWS, in);
+    struct tensor statistic = tensor_1(NULL, DTYPE_F32, NORM_ROWS);
+
+    return (struct normed_layer){
+        .norm = { .kind = kind,
+                  .y = place(wide),
+                  .sum = branch ? place(wide) : tensor_none(),
+                  .mean = kind == ALIBI_LAYERNORM ? place(statistic) : tensor_none(),
+                  .rstd = place(statistic),
+                  .x = random_tensor(wide, 1),
+                  .branch = branch ? random_tensor(wide, 2) : tensor_none(),
+                  .weight = random_tensor(tensor_1(NULL, DTYPE_F32, in), 3),
+                  .bias = branch ? random_tensor(tensor_1(NULL, DTYPE_F32, in), 4) : tensor_none(),
+                  .eps = 1e-5 },
+        .weight = random_tensor(tensor_2(NULL, on.type, out, in), 5),
+        .bias = random_tensor(tensor_1(NULL, on.type, out), 6),
+        .up = place(tensor_2(NULL, on.type, NORM_ROWS, out)),
+        .activated = place(tensor_2(NULL, on.type, NORM_ROWS, out))
+    };
+}
+
+static struct tensor some_rows(struct tensor t, int64_t first, int64_t rows)
+{
+    return !t.data       ? t
+           : t.rank == 1 ? tensor_1(tensor_at(t, first), t.type, rows)
+                         : tensor_rows(t, first, rows);
+}
+
+static struct norm_args norm_of_rows(const struct normed_layer *l, int64_t first, int64_t rows)
+{
+    struct norm_args norm = l->norm;
+
+    norm.y = some_rows(norm.y, first, rows);
+    norm.sum = some_rows(norm.sum, first, rows);
+    norm.mean = some_rows(norm.mean, first, rows);
+    norm.rstd = some_rows(norm.rstd, first, rows);
+    norm.x = some_rows(norm.x, first, rows);
+    norm.branch = some_rows(norm.branch, first, rows);
+    return norm;
+}
+
+/* Some rows of the layer, with its norm or after it. */
+static void run_normed_layer(const struct normed_layer *l, int kind, bool together, int64_t first,
+                             int64_t rows)
+{
+    const struct ops *ops = on.dev->ops;
+    struct norm_args norm = norm_of_rows(l, first, rows);
+    struct linear_activation_args a = { .kind = kind,
+                                        .activated = some_rows(l->activated, first, rows),
+                                        .up = some_rows(l->up, first, rows),
+                                        .x = norm.y,
+                                        .weight = l->weight,
+                                        .bias = l->bias,
+                                        .decoding = true,
+                                        .norm = together ? &norm : NULL };
+
+    if (!together)
+        assert_ok(ops->norm_forward(on.dev, &norm));
+    if (kind != ALIBI_SWIGLU) {
+        assert_ok(ops->linear_activation_forward(on.dev, &a));
+        return;
+    }
+    assert_ok(ops->linear_forward(on.dev, &(struct linear_args){ .y = a.up,
+                                                                 .x = a.x,
+                                                                 .weight = a.weight,
+                                                                 .bias = a.bias,
+                                                                 .decoding = true,
+                                                                 .norm = a.norm }));
+}
+
+static void assert_same_layers(const struct normed_layer *a, const struct normed_layer *b,
+                               bool activated, int64_t first, int64_t rows)
+{
+    int64_t in = a->weight.shape[1], out = a->weight.shape[0];
+
+    assert_same_rows("y of the norm", a->norm.y, first, b->norm.y, first, rows, in);
+    assert_same_rows("rstd", a->norm.rstd, first, b->norm.rstd, first, rows, 1);
+    if (a->norm.mean.data)
+        assert_same_rows("mean", a->norm.mean, first, b->norm.mean, first, rows, 1);
+    if (a->norm.sum.data)
+        assert_same_rows("sum", a->norm.sum, first, b->norm.sum, first, rows, in);
+    assert_same_rows("layer", a->up, first, b->up, first, rows, out);
+    if (activated)
+        assert_same_rows("activated", a->activated, first, b->activated, first, rows, out);
+}
+
+/* kind SWIGLU: without an activation. */
+static void check_normed_shape(int64_t in, int64_t out, int kind)
+{
+    static const int64_t batches[] = { 1, 3, 8, 9, 16, 31, 32, NORM_ROWS };
+
+    for (int n = 0; n < 4; n++) {
+        int norm = n % 2 ? ALIBI_RMSNORM : ALIBI_LAYERNORM;
+        struct normed_layer apart = new_normed_layer(norm, n / 2, in, out);
+
+        run_normed_layer(&apart, kind, false, 0, NORM_ROWS);
+        for (size_t i = 0; i < sizeof batches / sizeof batches[0]; i++) {
+            int before = on.count;
+            struct normed_layer together = new_normed_layer(norm, n / 2, in, out);
+            int64_t rows = batches[i], first = NORM_ROWS - rows;
+
+            run_normed_layer(&together, kind, true, first, rows);
+            assert_same_layers(&apart, &together, kind != ALIBI_SWIGLU, first, rows);
+            while (on.count > before)
+                on.dev->ops->buffer_free(on.dev, on.buffers[--on.count]);
+        }
+        free_tensors();
+    }
+}
+
+static void check_normed(void)
+{
+    check_normed_shape(8, 1, ALIBI_RELU);
+    check_normed_shape(40, 17, ALIBI_GELU_ERF);
+    check_normed_shape(33, 17, ALIBI_GELU_TANH); /* rows that begin at odd addresses */
+    check_normed_shape(200, 33, ALIBI_SWIGLU);
+    check_normed_shape(768, 40, ALIBI_GELU_TANH);
+    check_normed_shape(1024, 16, ALIBI_SWIGLU); /* the longest row of a warp in a GPU's norm */
+    check_normed_shape(1736, 19, ALIBI_RELU);   /* of two */
+    check_normed_shape(2056, 9, ALIBI_GELU_TANH);
+}
+
+static void a_norm_computed_by_the_linear_layer_has_the_bits_of_the_norm(void **state)
+{
+    (void)state;
+    on_every_device(check_normed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -528,6 +667,7 @@ int main(void)
         cmocka_unit_test(norms_of_a_cache_that_grew_are_those_of_one_filled_at_once),
         cmocka_unit_test(rotary_logn_and_embedding_take_a_position_per_row),
         cmocka_unit_test(a_row_of_a_linear_layer_does_not_depend_on_the_batch),
+        cmocka_unit_test(a_norm_computed_by_the_linear_layer_has_the_bits_of_the_norm),
     };
 
     return cmocka_run_group_tests(tests, find_gpu, free_gpu);

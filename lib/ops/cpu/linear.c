@@ -40,6 +40,7 @@ alibi_status cpu_linear_forward(struct device *dev, const struct linear_args *a)
     if (a->y.type != DTYPE_F32 || rows == 0 || out == 0 || in == 0)
         return ref_linear_forward(dev, a);
     TRY_RETURN(check_sizes(rows, in, out));
+    TRY_RETURN(norm_before(dev, a->norm));
     if (present(a->bias))
         repeat_bias(a->y.data, a->bias.data, rows, out);
     if (rows == 1)

@@ -194,8 +194,10 @@ alibi_status cuda_add_bias(struct context *c, struct tensor y, struct tensor bia
 
 /* Linear layers of few rows (linear_decode.cu), each of which has the same bits in any batch.
  * Whether they are served depends on the weights and the type only. With `activated`, which may be
- * absent, it receives act(y) too; not swiglu. No dimension is 0. */
+ * absent, it receives act(y) too; not swiglu. No dimension is 0. With a norm they compute that as
+ * well, to the same bits as norm_forward, if cuda_few_rows_norm(). */
 bool cuda_few_rows_serve(const struct context *c, struct tensor y, struct tensor weight);
+bool cuda_few_rows_norm(const struct norm_args *norm);
 alibi_status cuda_few_rows(struct context *c, const struct linear_args *a, struct tensor activated,
                            int activation);
 

@@ -646,6 +646,19 @@ alibi_status forward_decoding(struct context *c, const struct linear_args *a)
     return ALIBI_OK;
 }
 
+// Runs the norm before the layer, unless the layer's kernel will.
+alibi_status norm_first(struct device *dev, struct linear_args *a)
+{
+    const struct context *c = cuda_of(dev);
+    const struct norm_args *norm = a->norm;
+
+    if (!norm || (a->decoding && tensor_count(a->x) > 0 && tensor_count(a->y) > 0 &&
+                  cuda_few_rows_serve(c, a->y, a->weight) && cuda_few_rows_norm(norm)))
+        return ALIBI_OK;
+    a->norm = NULL;
+    return cuda_norm_forward(dev, norm);
+}
+
 // Both y and activated by one kernel. *done is false, and nothing happened, if none can do that.
 // For its epilogue with GELU, cuBLASLt needs rows of y that begin at multiples of 16 bytes.
 alibi_status try_fused(struct context *c, const struct linear_args *a, struct tensor activated,
@@ -782,21 +795,23 @@ size_t cuda_decode_bytes(int64_t in, int64_t out)
 
 // ---- the operations
 
-alibi_status cuda_linear_forward(struct device *dev, const struct linear_args *a)
+alibi_status cuda_linear_forward(struct device *dev, const struct linear_args *args)
 {
     struct context *c = cuda_of(dev);
+    struct linear_args a = *args;
 
-    if (tensor_count(a->y) == 0)
+    TRY_RETURN(norm_first(dev, &a));
+    if (tensor_count(a.y) == 0)
         return ALIBI_OK;
     cuda_part(c, "linear forward");
-    if (a->x.shape[1] == 0) { // no inputs: only the bias
-        TRY_RETURN(cuda_fill(dev, a->y, 0.0));
-        return present(a->bias) ? cuda_add_bias(c, a->y, a->bias) : ALIBI_OK;
+    if (a.x.shape[1] == 0) { // no inputs: only the bias
+        TRY_RETURN(cuda_fill(dev, a.y, 0.0));
+        return present(a.bias) ? cuda_add_bias(c, a.y, a.bias) : ALIBI_OK;
     }
-    if (!a->decoding)
-        return forward(c, a->y, a->x, a->weight, a->bias, false);
-    return cuda_few_rows_serve(c, a->y, a->weight) ? cuda_few_rows(c, a, tensor_none(), 0)
-                                                   : forward_decoding(c, a);
+    if (!a.decoding)
+        return forward(c, a.y, a.x, a.weight, a.bias, false);
+    return cuda_few_rows_serve(c, a.y, a.weight) ? cuda_few_rows(c, &a, tensor_none(), 0)
+                                                 : forward_decoding(c, &a);
 }
 
 alibi_status cuda_linear_backward(struct device *dev, const struct linear_args *a)
@@ -810,14 +825,16 @@ alibi_status cuda_linear_activation_forward(struct device *dev,
                                             const struct linear_activation_args *a)
 {
     struct context *c = cuda_of(dev);
-    const struct linear_args linear = { .y = a->up,
-                                        .x = a->x,
-                                        .weight = a->weight,
-                                        .bias = a->bias,
-                                        .decoding = a->decoding,
-                                        .room = a->room };
+    struct linear_args linear = { .y = a->up,
+                                  .x = a->x,
+                                  .weight = a->weight,
+                                  .bias = a->bias,
+                                  .decoding = a->decoding,
+                                  .room = a->room,
+                                  .norm = a->norm };
     bool done = false;
 
+    TRY_RETURN(norm_first(dev, &linear));
     TRY_RETURN(try_fused(c, &linear, a->activated, a->kind, &done));
     if (!done) {
         TRY_RETURN(cuda_linear_forward(dev, &linear));

@@ -9,7 +9,7 @@ alibi_status ref_linear_forward(struct device *dev, const struct linear_args *a)
 {
     int64_t rows = a->x.shape[0], out = a->weight.shape[0], in = a->weight.shape[1];
 
-    (void)dev;
+    TRY_RETURN(norm_before(dev, a->norm));
     for (int64_t r = 0; r < rows; r++)
         for (int64_t o = 0; o < out; o++) {
             double sum = present(a->bias) ? get(a->bias, o) : 0.0;
@@ -62,9 +62,12 @@ alibi_status ref_linear_backward(struct device *dev, const struct linear_args *a
 alibi_status ref_linear_activation_forward(struct device *dev,
                                            const struct linear_activation_args *a)
 {
-    struct linear_args product = {
-        .y = a->up, .x = a->x, .weight = a->weight, .bias = a->bias, .decoding = a->decoding
-    };
+    struct linear_args product = { .y = a->up,
+                                   .x = a->x,
+                                   .weight = a->weight,
+                                   .bias = a->bias,
+                                   .decoding = a->decoding,
+                                   .norm = a->norm };
 
     TRY_RETURN(dev->ops->linear_forward(dev, &product));
     TRY_RETURN(dev->ops->activation_forward(dev, a->kind, a->activated, a->up));

@@ -59,6 +59,12 @@ static inline bool present(struct tensor t)
     return t.data != NULL;
 }
 
+/* The norm before a linear layer, if there is one, by the device's own table. */
+static inline alibi_status norm_before(struct device *dev, const struct norm_args *norm)
+{
+    return norm ? dev->ops->norm_forward(dev, norm) : ALIBI_OK;
+}
+
 /* The first of the D numbers of head h at row l of a view [B, L, H, D]. */
 static inline int64_t head_at(struct tensor t, int64_t b, int64_t l, int64_t h)
 {

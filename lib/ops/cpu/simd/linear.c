@@ -90,6 +90,7 @@ alibi_status SIMD(linear_forward)(struct device *dev, const struct linear_args *
 
     if (!a->decoding || a->y.type != DTYPE_F32)
         return cpu_linear_forward(dev, a);
+    TRY_RETURN(norm_before(dev, a->norm));
 #pragma omp parallel for schedule(static) if (a->x.shape[0] * out * in >= CPU_PARALLEL_MIN)
     for (int64_t o = 0; o < out; o += outs)
         task(a, o, o + outs < out ? o + outs : out);
