@@ -237,14 +237,15 @@ static alibi_status embed_back(struct workspace *w, const struct pass *p)
 alibi_status backward(struct workspace *w, const struct pass *p)
 {
     int64_t last = w->model->config.layers - 1;
+    struct norm_args due; /* none, in training */
 
     TRY_RETURN(tables_clear_gradient(w->tables, w->model));
     for (int64_t n = last; n >= 0; n--) {
         /* Recomputed blocks share their buffers, which still hold the last block. */
         if (w->settings.recompute == ALIBI_RECOMPUTE_BLOCK && n < last) {
-            TRY_RETURN(enter_block(w, n));
-            TRY_RETURN(attend(w, p, n));
-            TRY_RETURN(widen(w, p, n));
+            TRY_RETURN(enter_block(w, p, n, &due));
+            TRY_RETURN(attend(w, p, n, &due));
+            TRY_RETURN(widen(w, p, n, &due));
         }
         TRY_RETURN(feed_forward_back(w, p, n));
         TRY_RETURN(attend_back(w, p, n));

@@ -7,8 +7,9 @@
  *   x = x + drop(down(drop(act(up(norm2(x))))))                  parallel: norm2 of the x above
  *
  * A branch is added to the stream by the same operation that computes the norm that follows. So a
- * block starts with its norm already computed, and ends with that of the next block. Only
- * operations touch numbers. */
+ * block starts with its norm already computed, and ends with that of the next block. In decoding,
+ * where operations are so small that their number counts, both are part of the operation of the
+ * linear layer that follows. Only operations touch numbers. */
 #include "model/walk.h"
 
 /* Another seed per place, so that the caller's streams need not leave room for ours. */
@@ -28,7 +29,7 @@ struct dropout dropout_within(const struct workspace *w, const struct pass *pass
 }
 
 static alibi_status linear(struct workspace *w, const struct pass *p, struct tensor y,
-                           struct tensor x, int weight, int bias)
+                           struct tensor x, int weight, int bias, const struct norm_args *norm)
 {
     const struct model *m = w->model;
 
@@ -38,7 +39,8 @@ static alibi_status linear(struct workspace *w, const struct pass *p, struct ten
                                                                  .weight = value_of(m, weight),
                                                                  .bias = value_of(m, bias),
                                                                  .decoding = p->decoding,
-                                                                 .room = w->activations.room });
+                                                                 .room = w->activations.room,
+                                                                 .norm = norm });
 }
 
 /* ---- norms */
@@ -74,44 +76,60 @@ struct norm final_norm(const struct workspace *w)
     return (struct norm){ w->model->norm, w->model->norm_bias, a->mean, a->rstd };
 }
 
-/* sum = x + drop(branch), y = norm(sum); without a branch y = norm(x). */
-static alibi_status norm_sum(struct workspace *w, struct norm norm, struct tensor y,
-                             struct tensor sum, struct tensor x, struct tensor branch,
-                             struct dropout drop)
+/* y = norm(x) */
+static struct norm_args norm_of(const struct workspace *w, struct norm norm, struct tensor y,
+                                struct tensor x)
 {
     const struct model *m = w->model;
 
-    return m->device->ops->norm_forward(m->device,
-                                        &(struct norm_args){ .kind = m->config.norm,
-                                                             .y = y,
-                                                             .sum = sum,
-                                                             .mean = norm.mean,
-                                                             .rstd = norm.rstd,
-                                                             .x = x,
-                                                             .branch = branch,
-                                                             .weight = value_of(m, norm.weight),
-                                                             .bias = value_of(m, norm.bias),
-                                                             .dropout = drop,
-                                                             .eps = m->config.norm_eps });
+    return (struct norm_args){ .kind = m->config.norm,
+                               .y = y,
+                               .mean = norm.mean,
+                               .rstd = norm.rstd,
+                               .x = x,
+                               .weight = value_of(m, norm.weight),
+                               .bias = value_of(m, norm.bias),
+                               .eps = m->config.norm_eps };
 }
 
-static alibi_status norm_alone(struct workspace *w, struct norm norm, struct tensor y,
-                               struct tensor x)
+static alibi_status run_norm(struct workspace *w, struct norm_args args)
 {
-    return norm_sum(w, norm, y, tensor_none(), x, tensor_none(), (struct dropout){ .p = 0 });
+    return w->model->device->ops->norm_forward(w->model->device, &args);
 }
 
-/* The end of a branch: sum = x + drop(branch), then the norm that follows, if there is one. */
-static alibi_status join(struct workspace *w, const struct pass *p, int64_t place,
-                         struct tensor sum, struct tensor x, struct norm following)
+/* A norm that a linear layer follows: runs it, or in decoding leaves it to that layer. */
+static alibi_status norm_before_linear(struct workspace *w, const struct pass *p,
+                                       struct norm_args args, struct norm_args *due)
+{
+    *due = p->decoding ? args : (struct norm_args){ .x = tensor_none() };
+    return p->decoding ? ALIBI_OK : run_norm(w, args);
+}
+
+static const struct norm_args *if_due(const struct norm_args *due)
+{
+    return due->x.data ? due : NULL;
+}
+
+/* The end of a branch: sum = x + drop(branch). */
+static alibi_status add_branch(struct workspace *w, const struct pass *p, int64_t place,
+                               struct tensor sum, struct tensor x)
 {
     struct device *dev = w->model->device;
-    struct activations *a = &w->activations;
-    struct dropout drop = dropout_at(p->drop, place);
 
-    if (following.weight < 0)
-        return dev->ops->residual_forward(dev, sum, x, a->branch, drop);
-    return norm_sum(w, following, a->normed, sum, x, a->branch, drop);
+    return dev->ops->residual_forward(dev, sum, x, w->activations.branch,
+                                      dropout_at(p->drop, place));
+}
+
+/* The same with the norm that follows, of sum. */
+static struct norm_args norm_of_sum(const struct workspace *w, const struct pass *p, int64_t place,
+                                    struct tensor sum, struct tensor x, struct norm norm)
+{
+    struct norm_args args = norm_of(w, norm, w->activations.normed, x);
+
+    args.sum = sum;
+    args.branch = w->activations.branch;
+    args.dropout = dropout_at(p->drop, place);
+    return args;
 }
 
 /* ---- the parts of a pass */
@@ -146,36 +164,43 @@ static alibi_status embed(struct workspace *w, const struct pass *p)
     if (m->clusters == 0)
         TRY_RETURN(embed_rows(w, p, a->tokens, value_of(m, m->embedding)));
     if (m->embedding_norm >= 0)
-        TRY_RETURN(norm_alone(w, embedding_norm(w), x, a->embedded));
+        TRY_RETURN(run_norm(w, norm_of(w, embedding_norm(w), x, a->embedded)));
     if (p->drop.p > 0)
         TRY_RETURN(ops->dropout(m->device, x, x, dropout_at(p->drop, 0)));
     return ALIBI_OK;
 }
 
-alibi_status enter_block(struct workspace *w, int64_t n)
+alibi_status enter_block(struct workspace *w, const struct pass *p, int64_t n,
+                         struct norm_args *due)
 {
-    return norm_alone(w, attention_norm(w, n), w->activations.normed, w->activations.layers[n].x);
+    struct activations *a = &w->activations;
+
+    return norm_before_linear(w, p, norm_of(w, attention_norm(w, n), a->normed, a->layers[n].x),
+                              due);
 }
 
-alibi_status attend(struct workspace *w, const struct pass *p, int64_t n)
+alibi_status attend(struct workspace *w, const struct pass *p, int64_t n, struct norm_args *due)
 {
     const struct block_parameters *b = &w->model->blocks[n];
     struct activations *a = &w->activations;
     struct layer *l = &a->layers[n];
 
-    TRY_RETURN(linear(w, p, l->qkv, a->normed, b->qkv, b->qkv_bias));
+    TRY_RETURN(linear(w, p, l->qkv, a->normed, b->qkv, b->qkv_bias, if_due(due)));
     if (b->gate >= 0) /* their bias is added where it is not rounded */
-        TRY_RETURN(linear(w, p, gates_of(w, p, n).z, a->normed, b->gate, -1));
+        TRY_RETURN(linear(w, p, gates_of(w, p, n).z, a->normed, b->gate, -1, NULL));
     TRY_RETURN(attention_run(w, p, n));
-    TRY_RETURN(linear(w, p, a->branch, l->attended, b->out, b->out_bias));
+    TRY_RETURN(linear(w, p, a->branch, l->attended, b->out, b->out_bias, NULL));
     if (!w->model->config.parallel)
-        return join(w, p, attention_place(n), l->middle, l->x, feed_forward_norm(w, n));
-    /* The norm first: in inference middle takes the place of x. */
-    TRY_RETURN(norm_alone(w, feed_forward_norm(w, n), a->normed, l->x));
-    return join(w, p, attention_place(n), l->middle, l->x, (struct norm){ .weight = -1 });
+        return norm_before_linear(
+            w, p, norm_of_sum(w, p, attention_place(n), l->middle, l->x, feed_forward_norm(w, n)),
+            due);
+    /* The norm first: in inference middle may take the place of x. */
+    *due = (struct norm_args){ .x = tensor_none() };
+    TRY_RETURN(run_norm(w, norm_of(w, feed_forward_norm(w, n), a->normed, l->x)));
+    return add_branch(w, p, attention_place(n), l->middle, l->x);
 }
 
-alibi_status widen(struct workspace *w, const struct pass *p, int64_t n)
+alibi_status widen(struct workspace *w, const struct pass *p, int64_t n, struct norm_args *due)
 {
     const struct model *m = w->model;
     const struct block_parameters *b = &m->blocks[n];
@@ -191,21 +216,28 @@ alibi_status widen(struct workspace *w, const struct pass *p, int64_t n)
                                                      .weight = value_of(m, b->up),
                                                      .bias = value_of(m, b->up_bias),
                                                      .decoding = p->decoding,
-                                                     .room = w->activations.room });
+                                                     .room = w->activations.room,
+                                                     .norm = if_due(due) });
 }
 
-static alibi_status feed_forward(struct workspace *w, const struct pass *p, int64_t n)
+static alibi_status feed_forward(struct workspace *w, const struct pass *p, int64_t n,
+                                 struct norm_args *due)
 {
     const struct block_parameters *b = &w->model->blocks[n];
     struct activations *a = &w->activations;
     struct layer *l = &a->layers[n];
     bool last = n + 1 == w->model->config.layers;
-    struct tensor sum = last ? a->x : a->layers[n + 1].x;
+    int64_t place = feed_forward_place(n);
 
-    TRY_RETURN(widen(w, p, n));
-    TRY_RETURN(linear(w, p, a->branch, l->activated, b->down, b->down_bias));
-    return join(w, p, feed_forward_place(n), sum, l->middle,
-                last ? final_norm(w) : attention_norm(w, n + 1));
+    TRY_RETURN(widen(w, p, n, due));
+    TRY_RETURN(linear(w, p, a->branch, l->activated, b->down, b->down_bias, NULL));
+    if (!last)
+        return norm_before_linear(
+            w, p, norm_of_sum(w, p, place, a->layers[n + 1].x, l->middle, attention_norm(w, n + 1)),
+            due);
+    if (w->model->norm < 0)
+        return add_branch(w, p, place, a->x, l->middle);
+    return run_norm(w, norm_of_sum(w, p, place, a->x, l->middle, final_norm(w)));
 }
 
 alibi_status check_stop(const struct workspace *w, int64_t n)
@@ -218,13 +250,14 @@ alibi_status check_stop(const struct workspace *w, int64_t n)
 static alibi_status walk(struct workspace *w, const struct pass *p)
 {
     const struct pass_settings *s = &w->settings;
+    struct norm_args due;
 
     TRY_RETURN(embed(w, p));
-    TRY_RETURN(enter_block(w, 0));
+    TRY_RETURN(enter_block(w, p, 0, &due));
     for (int64_t n = 0; n < w->model->config.layers; n++) {
         TRY_RETURN(check_stop(w, n));
-        TRY_RETURN(attend(w, p, n));
-        TRY_RETURN(feed_forward(w, p, n));
+        TRY_RETURN(attend(w, p, n, &due));
+        TRY_RETURN(feed_forward(w, p, n, &due));
         if (s->layer_done)
             s->layer_done(s->user, n + 1);
     }

@@ -45,7 +45,8 @@ static inline int64_t narrower(int64_t a, int64_t b)
 /* ---- workspace (workspace.c) */
 
 struct layer {
-    struct tensor x, middle; /* [rows, C] residual stream before attention, before feed-forward */
+    struct tensor x, middle; /* [rows, C] residual stream before attention, before feed-forward; one
+                                tensor in passes of inference over more than one token */
     struct tensor mean1, rstd1, mean2, rstd2; /* S [rows] */
     struct tensor qkv;                        /* [rows, (H + 2 Hkv) D] */
     struct tensor attended;                   /* [rows, C] */
@@ -202,10 +203,14 @@ alibi_status forward(struct workspace *w, const struct pass *p, const int32_t *t
 /* activations.embedded from the rows `tokens` [B, L] of `weight`, with positions. */
 alibi_status embed_rows(struct workspace *w, const struct pass *p, struct tensor tokens,
                         struct tensor weight);
-alibi_status enter_block(struct workspace *w, int64_t n); /* layer n: from x to its norm */
-alibi_status attend(struct workspace *w, const struct pass *p, int64_t n); /* to middle's norm */
-alibi_status widen(struct workspace *w, const struct pass *p, int64_t n);  /* to activated */
-alibi_status backward(struct workspace *w, const struct pass *p);          /* from activations.dx */
+/* Layer n: from x to its norm; from there to middle's norm; from there to activated. In decoding
+ * the norm before a linear layer is not run: *due receives it, and the function that runs the layer
+ * takes it from there, for linear_args.norm. Otherwise due->x is absent. */
+alibi_status enter_block(struct workspace *w, const struct pass *p, int64_t n,
+                         struct norm_args *due);
+alibi_status attend(struct workspace *w, const struct pass *p, int64_t n, struct norm_args *due);
+alibi_status widen(struct workspace *w, const struct pass *p, int64_t n, struct norm_args *due);
+alibi_status backward(struct workspace *w, const struct pass *p); /* from activations.dx */
 struct dropout dropout_at(struct dropout drop, int64_t place);
 /* Dropout with probability p in a training pass, none in any other pass. */
 struct dropout dropout_within(const struct workspace *w, const struct pass *pass, double p,

@@ -213,13 +213,16 @@ static void layout_training(struct layout *a, struct workspace *w, const struct 
     x->step = x->slots = x->lengths = tensor_none();
 }
 
-/* Nothing is kept: the residual stream is updated in place. */
+/* Nothing is kept: the residual stream is updated in place, except in passes over single tokens.
+ * There linear layers add the branch before them (linear_args.norm), which cannot be in place. So
+ * middle has memory of its own, which attention and feed-forward leave free and the output layer
+ * needs later. */
 static void layout_inference(struct layout *a, struct workspace *w, const struct sizes *s)
 {
     struct activations *x = &w->activations;
     struct layer l = { 0 };
     int64_t lengths = 2 * w->model->pattern.kinds;
-    size_t wide;
+    size_t wide, attention;
 
     x->step = take_1(a, DTYPE_I32, (3 + lengths) * s->B);
     x->slots = x->lengths = tensor_none();
@@ -228,16 +231,19 @@ static void layout_inference(struct layout *a, struct workspace *w, const struct
         x->lengths = vector_part(x->step, 2 * s->B, (1 + lengths) * s->B);
         x->tokens.data = s->L == 1 ? x->step.data : x->tokens.data;
     }
-    l.x = l.middle = take_rows(a, s, s->C);
+    l.x = take_rows(a, s, s->C);
     x->normed = take_rows(a, s, s->C);
     x->branch = take_rows(a, s, s->C);
     layout_statistics(a, &l, s);
     wide = a->used;
     layout_attention(a, &l, s);
     x->heads = take_heads(a, s);
+    attention = a->used;
     a->used = wide;
     l.up = take_rows(a, s, s->up);
     l.activated = take_rows(a, s, s->F);
+    a->used = a->used > attention ? a->used : attention;
+    l.middle = s->L == 1 ? take_rows(a, s, s->C) : l.x;
     layout_ends(a, w, s, wide);
     for (int64_t n = 0; n < w->model->config.layers; n++)
         x->layers[n] = l;
