@@ -561,6 +561,9 @@ static void steps_of_several_sequences_equal_the_full_forward(void **state)
                 continue;
             c.qk_norm = i % 3 == 0;
             c.kv_heads = 2;
+            c.norm = i / 2 % 2 ? ALIBI_RMSNORM : ALIBI_LAYERNORM;
+            c.parallel = i % 5 == 3;
+            c.activation = i % 7 == 5 ? ALIBI_SWIGLU : ALIBI_GELU_TANH;
             m = new_model(c, &gpu, gpu_types[type]);
             error = steps_error(m);
             snprintf(words, sizeof words, "three at once %.1e limit %.1e", error, limit);
