@@ -134,7 +134,8 @@ static_assert(backward_smem_bytes<64> <= SMEM_MAX && backward_smem_bytes<128> <=
 static_assert(offsetof(backward_smem<64>, ds) % SWIZZLE_ATOM == 0 &&
                   offsetof(backward_smem<128>, ds) % SWIZZLE_ATOM == 0,
               "all panels before ds, and ds, begin at multiples of the swizzle atom");
-static_assert(WARPGROUP * (PRODUCER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS) <= SM_REGISTERS,
+static_assert(WARPGROUP * (PRODUCER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS) <=
+                  block_registers(THREADS),
               "setmaxnreg must not wait for registers that never come");
 
 #if HAS_WGMMA

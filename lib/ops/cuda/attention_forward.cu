@@ -152,7 +152,8 @@ static_assert(forward_smem_bytes<64> <= SMEM_MAX && forward_smem_bytes<128> <= S
 template <int D>
 constexpr int registers = WARPGROUP *(config<D>::PRODUCER_REGISTERS +
                                       config<D>::CONSUMERS * config<D>::CONSUMER_REGISTERS);
-static_assert(registers<64> <= SM_REGISTERS && registers<128> <= SM_REGISTERS,
+static_assert(registers<64> <= block_registers(config<64>::THREADS) &&
+                  registers<128> <= block_registers(config<128>::THREADS),
               "setmaxnreg must not wait for registers that never come");
 
 #if HAS_WGMMA

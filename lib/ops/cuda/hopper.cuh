@@ -33,9 +33,18 @@ enum {
     SWIZZLE_CHUNK = 16,                       // bytes that the swizzle moves as one
     SWIZZLE_ROWS = PANEL_ROW / SWIZZLE_CHUNK, // rows until the pattern repeats
     SWIZZLE_ATOM = PANEL_ROW * SWIZZLE_ROWS,  // bytes
-    SM_REGISTERS = 64 << 10,                  // of all warpgroups of a block, one block per SM
     SMEM_MAX = 227 << 10,                     // bytes of dynamic shared memory of a block
 };
+
+// The registers of a block that has a multiprocessor for itself. Every thread starts with as many
+// as there are, in steps of 8. setmaxnreg only divides these: what is left over is never given out,
+// and a warpgroup that asks for it waits forever.
+constexpr int block_registers(int threads)
+{
+    const int of_multiprocessor = 64 << 10;
+
+    return of_multiprocessor / threads / 8 * 8 * threads;
+}
 
 // ---- tensor maps (host): how TMA finds boxes in a view
 
