@@ -1,6 +1,6 @@
 /* replay.c - pieces of work that repeat, recorded as CUDA graphs
  *
- * A step of decoding is some hundred small kernels, and launching them takes longer than running
+ * A step of decoding is dozens of small kernels, and launching them takes longer than running
  * them. The first call under a key runs as always, so that plans, scratch memory and code are
  * there. The second one is captured from the stream instead of run, and from then on the graph is
  * launched as a whole. A graph holds addresses; when memory was freed since, it is recorded again.
