@@ -327,28 +327,35 @@ static alibi_status sum_gates(const struct workspace *w, const struct pass *p, i
     return dev->ops->gate_forward(dev, &gates);
 }
 
-/* A token for each of several sequences. With a window it has two places in the cache. */
+/* A token for each of several sequences, which `rows` is about. With a window it has two places in
+ * the cache. It joins it together with attention, unless it is needed there before. */
 static alibi_status append_step(struct workspace *w, const struct pass *p, int64_t n,
-                                struct attention_args *a, struct kv *all)
+                                struct attention_args *a, struct kv *all,
+                                struct cache_append_args *rows)
 {
     struct device *dev = w->model->device;
     int stores = cache_stores(p->cache), store = cache_store(p->cache, n);
     struct tensor lengths = w->activations.lengths;
-    struct cache_append_args rows = { .new_k = a->k, .new_v = a->v };
+    bool ring = cache_window(p->cache, n) > 0;
 
     *all = cache_all(p->cache, n);
     a->ragged = (struct ragged){ p->ragged.slot, vector_part(lengths, (1 + store) * p->B, p->B) };
-    rows.k = all->k;
-    rows.v = all->v;
-    rows.norms = all->norms;
-    rows.ragged = a->ragged;
-    if (cache_window(p->cache, n) > 0 && !all->gates.data)
-        rows.other = vector_part(lengths, (1 + stores + store) * p->B, p->B);
+    *rows = (struct cache_append_args){ .k = all->k,
+                                        .v = all->v,
+                                        .norms = all->norms,
+                                        .new_k = a->k,
+                                        .new_v = a->v,
+                                        .ragged = a->ragged };
+    if (ring && !all->gates.data)
+        rows->other = vector_part(lengths, (1 + stores + store) * p->B, p->B);
     TRY_RETURN(sum_gates(w, p, n, a, all));
-    TRY_RETURN(dev->ops->cache_append(dev, &rows));
-    if (cache_window(p->cache, n) > 0 && all->gates.data)
-        for (int64_t b = 0; b < p->B; b++) /* all of a row to its other place */
-            TRY_RETURN(cache_mirror(p->cache, n, p->slots[b], p->lengths[b] - 1, p->lengths[b]));
+    if (!(ring && all->gates.data) && cache_score_limit(p->cache, n) == 0) {
+        a->append = rows;
+        return ALIBI_OK;
+    }
+    TRY_RETURN(dev->ops->cache_append(dev, rows));
+    for (int64_t b = 0; ring && all->gates.data && b < p->B; b++) /* all of a row */
+        TRY_RETURN(cache_mirror(p->cache, n, p->slots[b], p->lengths[b] - 1, p->lengths[b]));
     return ALIBI_OK;
 }
 
@@ -371,13 +378,13 @@ static alibi_status append_tokens(struct workspace *w, const struct pass *p, int
 
 /* The new keys and values join the cache, and attention is over what the cache holds. */
 static alibi_status append(struct workspace *w, const struct pass *p, int64_t n,
-                           struct attention_args *a)
+                           struct attention_args *a, struct cache_append_args *rows)
 {
     struct kv all;
 
     TRY_RETURN(keep_sinks(w, p, n, a));
     if (ragged_present(p->ragged))
-        TRY_RETURN(append_step(w, p, n, a, &all));
+        TRY_RETURN(append_step(w, p, n, a, &all, rows));
     else
         TRY_RETURN(append_tokens(w, p, n, a, &all));
     a->k = all.k;
@@ -717,6 +724,7 @@ alibi_status attention_run(struct workspace *w, const struct pass *p, int64_t n)
     struct device *dev = w->model->device;
     struct attention_args a = attention_of(w, p, n);
     struct tensor first[2] = { tensor_none(), tensor_none() };
+    struct cache_append_args rows;
     struct sinks_args sinks;
 
     if (w->model->config.qk_norm)
@@ -727,7 +735,7 @@ alibi_status attention_run(struct workspace *w, const struct pass *p, int64_t n)
         TRY_RETURN(scale_queries(w, p, n, &a));
     TRY_RETURN(temper_queries(w, p, n, &a));
     if (p->cache)
-        TRY_RETURN(append(w, p, n, &a));
+        TRY_RETURN(append(w, p, n, &a, &rows));
     else
         TRY_RETURN(sum_gates(w, p, n, &a, NULL));
     TRY_RETURN(check_scores(w, p, n, &a));

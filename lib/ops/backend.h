@@ -8,7 +8,7 @@
 #include "ops/ops.h"
 
 /* Version of this header and ops.h. A library of another version is refused. */
-enum { CUDA_INTERFACE = 27 };
+enum { CUDA_INTERFACE = 28 };
 enum { CUDA_NAME_MAX = sizeof(((struct alibi_device_info *)0)->name) };
 
 struct cuda_host {

@@ -499,12 +499,30 @@ struct skipping {
                             backward visits all */
 };
 
+/* A token of each of several sequences joins their cache, where p = length[b] - 1, and again where
+ * p = other[b] - 1, if `other` is present:
+ *
+ *   k[slot[b], p] = new_k[b, 0],   v[slot[b], p] = new_v[b, 0]
+ *   norms[slot[b], h, tile of p] = max |k_j| over the keys j of the tile up to p
+ *
+ * The norm of the tile's keys before p must be there, as an earlier call left it. */
+struct cache_append_args {
+    struct tensor k, v;         /* views [slots, capacity, Hkv, D] */
+    struct tensor norms;        /* S [slots, Hkv, tiles of capacity] */
+    struct tensor new_k, new_v; /* views [B, 1, Hkv, D], of the type of k and v */
+    struct ragged ragged;
+    struct tensor other; /* I32 [B]: of the same tile as length[b] only if it is the same */
+};
+typedef alibi_status cache_append_fn(struct device *dev, const struct cache_append_args *a);
+
 /* Forward writes y and lse. Backward, for Lq = Lk, reads them and writes dq, dk and dv, which are
  * gradients of q and k before their rotation; dbias accumulates.
  *
  * With ragged, forward decodes: Lq = 1; k and v are the cache's views [slots, capacity, Hkv, D], of
  * which row b reads the first length[b] keys of slot[b]; skip.norms is [slots, Hkv, tiles of
- * capacity]; gates are [2, slots, G, capacity]; skip.kept is absent.
+ * capacity]; gates are [2, slots, G, capacity]; skip.kept is absent. With append, the tokens join
+ * the cache first: then q, y and append.new_k, new_v are of the same rows, append.ragged is ragged,
+ * and append.k, v, norms are k, v, skip.norms.
  *
  * Packed sequences have slopes or no bias, no dropout, and no record of skipping; lse is [1, H,
  * total of the queries]. In backward packed.k is packed.q. Rows that belong to no sequence
@@ -518,6 +536,7 @@ struct attention_args {
     struct dropout dropout; /* on the weights; none unless Lq = Lk */
     struct skipping skip;
     struct ragged ragged;
+    const struct cache_append_args *append; /* ragged; may be absent */
     struct packed packed;
     struct tensor y;          /* view [B, Lq, H, D] */
     struct tensor lse;        /* S view [B, H, Lq], last stride 1, in the unshifted form above */
@@ -539,22 +558,6 @@ typedef size_t attention_workspace_fn(struct device *dev, const struct attention
  * [B, Lk, Hkv, D]. A cache that grows computes only the tiles that changed. */
 typedef alibi_status attention_norms_fn(struct device *dev, struct tensor norms, struct tensor k,
                                         int64_t from);
-
-/* A token of each of several sequences joins their cache, where p = length[b] - 1, and again where
- * p = other[b] - 1, if `other` is present:
- *
- *   k[slot[b], p] = new_k[b, 0],   v[slot[b], p] = new_v[b, 0]
- *   norms[slot[b], h, tile of p] = max |k_j| over the keys j of the tile up to p
- *
- * The norm of the tile's keys before p must be there, as an earlier call left it. */
-struct cache_append_args {
-    struct tensor k, v;         /* views [slots, capacity, Hkv, D] */
-    struct tensor norms;        /* S [slots, Hkv, tiles of capacity] */
-    struct tensor new_k, new_v; /* views [B, 1, Hkv, D], of the type of k and v */
-    struct ragged ragged;
-    struct tensor other; /* I32 [B]: of the same tile as length[b] only if it is the same */
-};
-typedef alibi_status cache_append_fn(struct device *dev, const struct cache_append_args *a);
 
 /* ---- sinks: the first keys of a sequence, which every query sees although they left its window
  *

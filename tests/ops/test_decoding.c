@@ -156,9 +156,10 @@ static struct tensor gates(int64_t first, int64_t count, struct ragged ragged)
     return step.c;
 }
 
-/* One step of rows first..first+count-1: append k and v to the caches, update norms, attend. */
+/* One step of rows first..first+count-1: append k and v to the caches, update norms, attend; by one
+ * call if `together`. */
 static struct step attend(int64_t first, int64_t count, enum bias_kind kind, double eps,
-                          int64_t window)
+                          int64_t window, bool together)
 {
     struct device *dev = on.dev;
     struct step s = { .k = random_tensor(tensor_4(NULL, on.type, SLOTS, CAPACITY, HKV, D), 1),
@@ -189,13 +190,14 @@ static struct step attend(int64_t first, int64_t count, enum bias_kind kind, dou
     a.q = tensor_4(tensor_at(q, first * H * D), on.type, count, 1, H, D);
     new_k = tensor_4(tensor_at(new_k, first * HKV * D), on.type, count, 1, HKV, D);
     new_v = tensor_4(tensor_at(new_v, first * HKV * D), on.type, count, 1, HKV, D);
+    const struct cache_append_args rows = {
+        .k = s.k, .v = s.v, .norms = s.norms, .new_k = new_k, .new_v = new_v, .ragged = ragged
+    };
     assert_ok(dev->ops->attention_norms(dev, s.norms, s.k, 0));
-    assert_ok(dev->ops->cache_append(dev, &(struct cache_append_args){ .k = s.k,
-                                                                       .v = s.v,
-                                                                       .norms = s.norms,
-                                                                       .new_k = new_k,
-                                                                       .new_v = new_v,
-                                                                       .ragged = ragged }));
+    if (together)
+        a.append = &rows;
+    else
+        assert_ok(dev->ops->cache_append(dev, &rows));
     assert_ok(dev->ops->attention_forward(dev, &a));
     return s;
 }
@@ -305,11 +307,11 @@ static void check_attention(void)
     const int64_t tiles = attention_tiles(CAPACITY);
 
     for (int kind = BIAS_NONE; kind <= BIAS_GAIN; kind++)
-        for (int n = 0; n < 4; n++) {
-            bool budget = n % 2;
-            int64_t window = windows[n / 2];
+        for (int n = 0; n < 8; n++) {
+            bool budget = n % 2, together = n / 4;
+            int64_t window = windows[n / 2 % 2];
             double eps = budget ? 1e-2 : 0;
-            struct step all = attend(0, B, (enum bias_kind)kind, eps, window);
+            struct step all = attend(0, B, (enum bias_kind)kind, eps, window, together);
             float *y = numbers(all.y), *lse = numbers(all.lse), *want_y, *want_lse;
 
             check_append(all.k, 1, 4, 3);
@@ -317,7 +319,7 @@ static void check_attention(void)
             check_append(all.v, 2, 5, 3);
             for (int64_t b = 0; b < B; b++) {
                 int before = on.count;
-                struct step alone = attend(b, 1, (enum bias_kind)kind, eps, window);
+                struct step alone = attend(b, 1, (enum bias_kind)kind, eps, window, together);
                 assert_same_rows("attention", all.y, b, alone.y, 0, 1, H * D);
                 assert_same_rows("lse", all.lse, b, alone.lse, 0, 1, H);
                 assert_same_rows("norms", all.norms, slots[b], alone.norms, slots[b], 1,
@@ -333,7 +335,7 @@ static void check_attention(void)
                 double limit = type == DTYPE_BF16 ? 3e-2 : budget ? 3e-2 : 1e-5;
                 on.dev = &ref_device;
                 on.type = DTYPE_F32;
-                all = attend(0, B, (enum bias_kind)kind, 0, window);
+                all = attend(0, B, (enum bias_kind)kind, 0, window, false);
                 want_y = numbers(all.y);
                 want_lse = numbers(all.lse);
                 for (int64_t i = 0; i < B * H * D; i++)

@@ -25,7 +25,11 @@
 // A key tile is skipped if the bound of attention.cuh, against the query's own key, is within the
 // tile's share of the budget. All tiles have the same share, so no tile has to know about the
 // others.
-#include "ops/cuda/attention.cuh"
+//
+// In a step of decoding the query's own key and value join the cache in the same kernel: the first
+// block of a head of keys writes them. All others take them from where they come from, because the
+// cache may not have them yet: they are a share of the last part of their own.
+#include "ops/cuda/cache_append.cuh"
 
 namespace
 {
@@ -49,11 +53,13 @@ template <class T> struct decode_params {
     struct key_norms norms;    // at NULL: no tile is skipped
     double eps;                // the budget
     int parts;                 // of the longest row, at most
+    struct appended<T> append; // k.at NULL: the cache has all keys
 };
 
 // One query of one head, and its keys.
 struct decode_row {
     int row, i, h, b, kv, slot, position, first; // key that it sees
+    int end;                                     // of the keys that it sees in the cache
     int first_chunk, parts, part_tiles;
 
     template <class T> __device__ __forceinline__ decode_row(const decode_params<T> &p)
@@ -66,6 +72,7 @@ struct decode_row {
         slot = max(0, min(p.ragged.slot_of(b), p.slots - 1));
         position = p.ragged.length ? max(1, min(p.ragged.length[b], p.s.Lk)) - 1 : p.s.past() + i;
         first = p.s.first_key(position);
+        end = p.append.k.at ? position : position + 1;
         first_chunk = first / CHUNK_KEYS;
         const int chunks = position / CHUNK_KEYS + 1 - first_chunk,
                   together = min((chunks + MOST_PARTS - 1) / MOST_PARTS, (int)MOST_CHUNKS);
@@ -79,26 +86,38 @@ struct decode_row {
     }
 };
 
-// Operands of the skipping test; share < 0 disables it.
-struct skip_test {
-    float share, own, own_norm, reach;
+// The query's own key, as `score` and value, and operands of the skipping test; share < 0 disables
+// it. value NULL: the cache has the own key, as it has the others.
+template <class T> struct own_key {
+    float share, score, norm, reach; // norm: of its tile
+    const T *value;
 };
 
 template <class T, bool PACKS>
-__device__ __forceinline__ struct skip_test prepare_skipping(const decode_params<T> &p,
-                                                             const decode_row &w)
+__device__ __forceinline__ own_key<T> prepare_own_key(const decode_params<T> &p,
+                                                      const decode_row &w)
 {
-    const T *query = p.q.row(w.b, w.i, w.h);
+    const bool comes = p.append.k.at != NULL;
+    const T *query = p.q.row(w.b, w.i, w.h),
+            *key = comes ? p.append.new_k.row(w.b, 0, w.kv) : p.k.row(w.slot, w.position, w.kv);
     int seen = p.ragged.length ? w.position / ATTENTION_TILE - w.first / ATTENTION_TILE + 1
                                : (int)ceil_div(p.s.Lk, ATTENTION_TILE);
+    own_key<T> own = { -1.0f, 0.0f, 0.0f, 0.0f,
+                       comes ? p.append.new_v.row(w.b, 0, w.kv) : (const T *)NULL };
 
+    if (!p.norms.at && !comes)
+        return own;
+    own.score = fmaf(p.s.scale, lanes_dot<PACKS>(query, key, p.s.D), p.s.bias(w.b, w.h, 0));
     if (!p.norms.at)
-        return { -1.0f, 0.0f, 0.0f, 0.0f };
-    return { (float)(p.eps / (double)seen),
-             fmaf(p.s.scale, lanes_dot<PACKS>(query, p.k.row(w.slot, w.position, w.kv), p.s.D),
-                  p.s.bias(w.b, w.h, 0)),
-             p.norms.largest(w.slot, w.kv, w.position, w.position),
-             norm_margin(p.s.D) * fabsf(p.s.scale) * sqrtf(lanes_dot<PACKS>(query, query, p.s.D)) };
+        return own;
+    own.share = (float)(p.eps / (double)seen);
+    own.reach =
+        norm_margin(p.s.D) * fabsf(p.s.scale) * sqrtf(lanes_dot<PACKS>(query, query, p.s.D));
+    // The tile's norm may or may not have the key already, which makes no difference here.
+    own.norm = comes ? grown_norm(p.append.norm(w.slot, w.kv, w.position), w.position,
+                                  norm_margin(p.s.D) * sqrtf(lanes_dot<PACKS>(key, key, p.s.D)))
+                     : p.norms.largest(w.slot, w.kv, w.position, w.position);
+    return own;
 }
 
 // The block's next THREADS / part_tiles parts, from number `base` on, are decided together. Bit n
@@ -106,18 +125,17 @@ __device__ __forceinline__ struct skip_test prepare_skipping(const decode_params
 // call it.
 template <class T>
 __device__ __forceinline__ void decide_tiles(unsigned *kept, const decode_params<T> &p,
-                                             const decode_row &w, const struct skip_test &test,
-                                             int base)
+                                             const decode_row &w, const own_key<T> &own, int base)
 {
     const int n = (int)threadIdx.x / w.part_tiles, part = base + n * (int)gridDim.y,
               first = (w.first_tile(part) + (int)threadIdx.x % w.part_tiles) * ATTENTION_TILE,
               last = min(first + ATTENTION_TILE, p.s.Lk) - 1;
     bool matters = part < w.parts && first <= w.position && last >= w.first;
 
-    if (matters && test.share >= 0.0f && last < w.position)
+    if (matters && own.share >= 0.0f && last < w.position)
         matters = !(weight_bound(p.s, w.b, w.slot, w.h, w.position, first, last,
-                                 p.norms.largest(w.slot, w.kv, first, last), test.reach, test.own,
-                                 test.own_norm) <= test.share);
+                                 p.norms.largest(w.slot, w.kv, first, last), own.reach, own.score,
+                                 own.norm) <= own.share);
     const unsigned of_warp = __ballot_sync(0xffffffffu, matters);
     __syncthreads(); // those before have been read
     if (threadIdx.x % 32 == 0)
@@ -160,14 +178,14 @@ __device__ __forceinline__ int key_of_group(int first, int i)
     return first + lane_of_warp() / ROW_LANES + GROUPS * i;
 }
 
-// Bit i says that the query sees it.
+// Bit i says that the query sees it in the cache.
 __device__ __forceinline__ unsigned keys_seen(const decode_row &w, int first)
 {
     unsigned seen = 0;
 
 #pragma unroll
     for (int i = 0; i < HELD; i++)
-        if (key_of_group(first, i) <= w.position && key_of_group(first, i) >= w.first)
+        if (key_of_group(first, i) < w.end && key_of_group(first, i) >= w.first)
             seen |= 1u << i;
     return seen;
 }
@@ -294,18 +312,22 @@ template <int N, int STEPS> struct running {
 // several rounds, each with the scores again.
 template <class T, int N, int STEPS>
 __device__ __forceinline__ void attend_part(const decode_params<T> &p, const decode_row &w,
-                                            const float *query, const unsigned *kept, int begin,
-                                            int end, int part)
+                                            const own_key<T> &key, const float *query,
+                                            const unsigned *kept, int begin, int end, int part)
 {
     constexpr int COLUMNS = running<N, STEPS>::COLUMNS;
     __shared__ float of_warp[WARPS][COLUMNS], most_of[WARPS], sum_of[WARPS];
     const int warp = (int)threadIdx.x / 32, column = (int)threadIdx.x;
     const int64_t place = (int64_t)w.row * p.parts + part;
+    const bool has_own = key.value && part == w.parts - 1;
     int from = 0;
 
     do { // once without columns, for the sum
         running<N, STEPS> own;
         int number = 0;
+        const float value = has_own && column < COLUMNS && from + column < p.s.D
+                                ? to_float(key.value[from + column])
+                                : 0.0f;
 
         for (int t = next_kept(kept, begin, end); t < end; t = next_kept(kept, t + 1, end))
             if (number++ % (WARPS / 2) == warp / 2)
@@ -316,10 +338,14 @@ __device__ __forceinline__ void attend_part(const decode_params<T> &p, const dec
         __syncthreads();
 
         if (column < COLUMNS) {
-            float most = -INFINITY, sum = 0.0f, o = 0.0f;
+            float most = has_own ? key.score : -INFINITY, sum = 0.0f, o = 0.0f;
 #pragma unroll
             for (int n = 0; n < WARPS; n++)
                 most = fmaxf(most, most_of[n]);
+            if (has_own) {
+                sum = expf(key.score - most);
+                o = sum * value;
+            }
 #pragma unroll
             for (int n = 0; n < WARPS; n++) {
                 const float share = sum_of[n] == 0.0f ? 0.0f : expf(most_of[n] - most);
@@ -407,22 +433,34 @@ __global__ void __launch_bounds__(THREADS, RESIDENT)
 {
     float *query = dynamic_shared<float>(); // [D]
     __shared__ unsigned kept[WARPS];
+    __shared__ own_key<T> own; // in registers it would have to stay there
     const decode_row w(p);
     const int together = THREADS / w.part_tiles;
 
     let_next_kernel_start();
     wait_for_kernel_before();
+    if (p.append.k.at && blockIdx.y == 0 && w.h % (p.s.H / p.s.Hkv) == 0) {
+        const int warp = (int)threadIdx.x / 32; // one for each place
+        if (warp == 0)
+            append_head<T, (N > 1)>(p.append, w.b, w.kv, w.slot, w.position);
+        if (warp == 1 && p.append.other)
+            append_head<T, (N > 1)>(p.append, w.b, w.kv, w.slot,
+                                    max(1, min(p.append.other[w.b], p.s.Lk)) - 1);
+    }
     for (int d = threadIdx.x; d < p.s.D; d += THREADS)
         query[d] = to_float(p.q.row(w.b, w.i, w.h)[d]);
-    const struct skip_test test = prepare_skipping<T, (N > 1)>(p, w);
+    const own_key<T> prepared = prepare_own_key<T, (N > 1)>(p, w);
+    if (threadIdx.x == 0)
+        own = prepared;
+    __syncthreads(); // the query too
     for (int base = blockIdx.y; base < w.parts; base += gridDim.y * together) {
-        decide_tiles(kept, p, w, test, base); // its barriers also make the query visible
+        decide_tiles(kept, p, w, own, base);
         for (int n = 0; n < together && base + n * (int)gridDim.y < w.parts; n++) {
             const int part = base + n * (int)gridDim.y, begin = n * w.part_tiles,
                       end = begin + w.part_tiles;
 
             if (next_kept(kept, begin, end) < end)
-                attend_part<T, N, STEPS>(p, w, query, kept, begin, end, part);
+                attend_part<T, N, STEPS>(p, w, own, query, kept, begin, end, part);
             else if (threadIdx.x == 0)
                 p.sums[(int64_t)w.row * p.parts + part] = -INFINITY;
         }
@@ -437,7 +475,8 @@ template <class T> void (*kernel_for(const struct attention_args *a))(decode_par
     constexpr int N = pack<T>::N;
     const int64_t D = a->q.shape[3];
 
-    if (!rows_are_aligned(a->q) || !rows_are_aligned(a->k) || !rows_are_aligned(a->v))
+    if ((a->append && !appends_packs(a->append)) || !rows_are_aligned(a->q) ||
+        !rows_are_aligned(a->k) || !rows_are_aligned(a->v))
         return decode_kernel<T, 1, 4>;
     return D <= ROW_LANES * N ? decode_kernel<T, N, 1> : decode_kernel<T, N, 2>;
 }
@@ -456,6 +495,8 @@ template <class T> alibi_status decode(struct context *c, const struct attention
     p.ragged = ragged_rows_of(a->ragged);
     p.slots = (int)a->k.shape[0];
     p.parts = decode_parts(p.s);
+    if (a->append)
+        p.append = appended_of<T>(a->append);
     rows = (int64_t)p.s.B * p.s.H * p.s.Lq;
     if (a->skip.eps > 0 && a->skip.norms.data) {
         p.norms = key_norms_of(a->skip.norms);

@@ -243,6 +243,8 @@ alibi_status ref_attention_forward(struct device *dev, const struct attention_ar
 {
     double *row = NULL;
 
+    if (a->append)
+        TRY_RETURN(ref_cache_append(dev, a->append));
     if (ref_attention_is_apart(a))
         return ref_attention_each(dev, a, ref_attention_forward);
     TRY_RETURN(NEW_ARRAY(&row, a->k.shape[1], "a row of attention scores"));

@@ -288,6 +288,8 @@ alibi_status SIMD(attention_forward)(struct device *dev, const struct attention_
 
     if (a->y.type != DTYPE_F32)
         return ref_attention_forward(dev, a);
+    if (a->append)
+        TRY_RETURN(SIMD(cache_append)(dev, a->append));
     if (ref_attention_is_apart(a))
         return ref_attention_each(dev, a, SIMD(attention_forward));
     if (c.B == 0 || c.H == 0 || c.Lq == 0)
