@@ -95,7 +95,7 @@ run "$ALIBI" plan --gpus 8 --gpu-memory 80 --recipe "$SOURCE/recipes/paper-1.3b.
 # Without a GPU each measurement ends there, and not at an option that does not exist.
 run env CUDA_VISIBLE_DEVICES= "$SOURCE/bench/gpu.sh" step methods attention skipping decoding memory
 [ "$code" = 1 ] && [ "$(grep -c '^\$ .* bench' stdout)" -gt 15 ] &&
-    [ "$(grep -c '^\$ .* bench' stdout)" = "$(grep -c ': bench: device cuda: no ' stderr)" ] &&
+    [ "$(grep -c '^\$ .* bench' stdout)" = "$(grep -c ': bench: device cuda: ' stderr)" ] &&
     pass "bench/gpu.sh: its commands are understood" || fail "bench/gpu.sh" "$(cat stdout stderr)"
 # plan refuses what training refuses, wherever the GPUs are.
 for where in "" "--gpu-memory 80"; do
