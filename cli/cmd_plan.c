@@ -292,8 +292,28 @@ static alibi_status measure_time(struct job *job)
     return ALIBI_OK;
 }
 
+/* Several GPUs, none of which has room for any batch, may have it if they shard the gradients. */
+static alibi_status try_shards(const struct job *job, char *way_out, size_t size)
+{
+    struct job other = *job;
+    struct alibi_plan plans[LEVELS];
+
+    other.training.shard = ALIBI_SHARD_GRADIENTS;
+    TRY_RETURN(make_plans(&other, plans));
+    if (plans[LEVELS - 1].largest_batch > 0)
+        snprintf(way_out, size, "--shard gradients --recompute block --batch %lld fits",
+                 (long long)plans[LEVELS - 1].largest_batch);
+    for (int level = LEVELS - 1; level >= job->training.recompute; level--) {
+        if (plans[level].fits)
+            snprintf(way_out, size, "--shard gradients%s%s fits",
+                     level > job->training.recompute ? " --recompute " : "",
+                     level > job->training.recompute ? cli_recompute_name(level) : "");
+    }
+    return ALIBI_OK;
+}
+
 /* The error names the cheapest change that fits: the lowest level of recomputation, else a smaller
- * batch. */
+ * batch, else sharded gradients. */
 static alibi_status say_whether_it_fits(const struct job *job,
                                         const struct alibi_plan plans[LEVELS])
 {
@@ -309,6 +329,8 @@ static alibi_status say_whether_it_fits(const struct job *job,
     if (!least->fits && least->largest_batch > 0)
         snprintf(way_out, sizeof way_out, "%s--batch %lld fits",
                  plan == least ? "" : "--recompute block ", (long long)least->largest_batch);
+    else if (!least->fits && job->gpus > 1 && job->training.shard != ALIBI_SHARD_GRADIENTS)
+        TRY_RETURN(try_shards(job, way_out, sizeof way_out));
     return cli_fail(ALIBI_MEMORY, "batch %lld x %lld needs %s, and the device has %s free: %s",
                     (long long)plan->batch, (long long)plan->length,
                     cli_short_bytes(total, plan->total),

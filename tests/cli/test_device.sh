@@ -70,6 +70,10 @@ check "plan --gpu-memory" \
 run "$program" plan --recipe "$SOURCE/recipes/paper-1.3b.json" --vocab 50304 --gpu-memory 30
 [ "$code" = 4 ] && grep -q 'needs .* 30.0 GiB free.*--recompute block' stderr &&
     pass "and says what does not fit there" || fail "plan --gpu-memory" "exit code $code"
+run "$program" plan --recipe "$SOURCE/recipes/paper-1.3b.json" --vocab 50304 --gpu-memory 8 \
+    --gpus 64
+[ "$code" = 4 ] && grep -q '8.0 GiB free: --shard gradients --recompute block fits' stderr &&
+    pass "plan: sharded gradients may fit" || fail "plan: sharded gradients" "exit code $code"
 expect 2 "heads 3 do not divide width 16" "$ALIBI" plan --width 16 --heads 3
 check "plan for several GPUs" "$ALIBI" plan --recipe "$SOURCE/recipes/paper-1.3b.json" \
     --vocab 50304 --gpu-memory 80 --gpus 32 --link-gbps 400 --pass-seconds 0.245 --json
