@@ -218,23 +218,27 @@ alibi_status alibi_plan_gpu(const struct alibi_config *config,
 
 alibi_status plan_check_ranks(const struct alibi_training *t, int64_t ranks)
 {
-    int64_t windows = t->batch * t->accumulate;
-    char instead[96] = "";
+    int64_t windows = t->batch * t->accumulate, fewer = ranks;
+    char passes[96];
 
     if (ranks < 1 || ranks > COMM_BLOCKS)
         return fail(ALIBI_USAGE, "%lld ranks: 1 to %d can train one model", (long long)ranks,
                     COMM_BLOCKS);
     if (t->accumulate % ranks == 0)
         return ALIBI_OK;
+    while (t->accumulate % fewer != 0)
+        fewer--;
     if (windows % ranks == 0)
-        snprintf(instead, sizeof instead,
-                 ", such as --batch %lld --accumulate %lld, which has as many windows",
+        snprintf(passes, sizeof passes, "--batch %lld --accumulate %lld, which has as many windows",
                  (long long)(windows / ranks), (long long)ranks);
+    else
+        snprintf(passes, sizeof passes, "a multiple of %lld passes", (long long)ranks);
+    /* A run keeps its passes, so it needs other ranks. */
     return fail(ALIBI_USAGE,
-                "%lld ranks cannot divide a step of %lld %s (--accumulate) evenly; use a multiple "
-                "of %lld%s",
+                "%lld ranks cannot divide a step of %lld %s (--accumulate) evenly; use %s, or, to "
+                "resume a run, %lld %s",
                 (long long)ranks, (long long)t->accumulate, t->accumulate == 1 ? "pass" : "passes",
-                (long long)ranks, instead);
+                passes, (long long)fewer, fewer == 1 ? "rank" : "ranks");
 }
 
 /* Gradients are exchanged once per step, or, if sums are ordered or sharded, once per pass of each

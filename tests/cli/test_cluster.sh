@@ -3,7 +3,7 @@
 # another number, stopped and killed, and used wrongly.
 . "$(dirname "$0")/lib.sh"
 
-need_mpi 49
+need_mpi 50
 ranks() { # N, then the arguments of train
     mpirun -n "$1" --oversubscribe "$program" train --device cpu "${@:2}"
 }
@@ -44,6 +44,8 @@ constant=("${small[@]}" --deterministic-sum --schedule constant)
 check "one process, never interrupted" "$program" train --device cpu "${constant[@]}" --out whole
 check "3 ranks take 4 steps" ranks 3 "${constant[@]}" --steps 4 --out resumed
 check "2 ranks resume" ranks 2 --resume --out resumed --steps 6 --quiet
+expect_ranks 2 "train: 5 ranks cannot divide a step of 12 passes.* to resume a run, 4 ranks" \
+    ranks 5 --resume --out resumed --steps 9 --quiet
 rm -r resumed/step-00000004 whole/step-00000004 # they say for how many steps
 check "resumed with another number: the bytes of a run that was never interrupted" same_runs \
     resumed whole
