@@ -3,7 +3,7 @@
 # another number, stopped and killed, and used wrongly.
 . "$(dirname "$0")/lib.sh"
 
-need_mpi 50
+need_mpi 53
 ranks() { # N, then the arguments of train
     mpirun -n "$1" --oversubscribe "$program" train --device cpu "${@:2}"
 }
@@ -25,6 +25,13 @@ check "one process, nesterov" "$program" train --device cpu "${small[@]}" --dete
 check "3 ranks, nesterov" ranks 3 "${small[@]}" --deterministic-sum --optimizer nesterov --lr 0.5 \
     --out nesterov3
 check "nesterov: the same bytes" same_runs nesterov1 nesterov3
+
+# Layers of more than a million numbers are sent during the backward pass.
+wide=(--text-bytes 200000 --layers 4 --width 304 --heads 2 --train-length 16 --batch 1
+    --accumulate 4 --steps 2 --eval-every 0 --warmup 1 --deterministic-sum --quiet)
+check "one process, large layers" "$program" train --device cpu "${wide[@]}" --out wide1
+check "2 ranks, large layers" ranks 2 "${wide[@]}" --out wide2
+check "large layers: the same bytes" same_runs wide1 wide2
 
 # ---- without the option: the same bytes for the same number, and the loss of one process
 
