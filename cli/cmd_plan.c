@@ -6,7 +6,7 @@
 #include "cli.h"
 
 struct job {
-    double gpu_memory, link_gbps, pass_seconds;
+    double gpu_memory, link_gbps, pass_seconds, gpu_tflops;
     int64_t gpus;
     bool json;
     struct alibi_config model;
@@ -15,6 +15,7 @@ struct job {
     alibi_device *device; /* NULL: planned for a GPU elsewhere */
     bool time;
     double step_seconds; /* measured with --time */
+    bool assumes;        /* the time of a pass */
 };
 
 enum { PLAN, DEVICE, MODEL, TRAINING, GROUPS };
@@ -31,7 +32,11 @@ static const struct alibi_option options[] = {
              "gpus: Gbit/s that each can send and receive at the same time"),
     OPT_REAL(
         "pass-seconds", pass_seconds, 0, 1e6, "0", "X",
-        "gpus: seconds per pass on one of them, from `alibi bench train`; 0: measured with --time"),
+        "gpus: seconds per pass on one of them, from `alibi bench train`; 0: measured with --time, "
+        "or assumed by --gpu-tflops"),
+    OPT_REAL("gpu-tflops", gpu_tflops, 1e-3, 1e6, "400", "X",
+             "gpus: TFLOP/s of one of them, by which the time of a pass is assumed that was not "
+             "measured: 6 P + 6 N L C operations per token, as in `alibi bench train`"),
     OPT_FLAG("time", time,
              "measure a few steps on this device, and print how long the training takes"),
     OPT_FLAG("json", json, "print the plan as JSON"),
@@ -167,11 +172,15 @@ static void print_plan_json(const struct alibi_plan *plan, int level)
 
 static void print_cluster_json(const struct job *job, const struct alibi_cluster_plan *c)
 {
+    double pass = (c->step_seconds - c->exchange_seconds) / (double)c->passes;
+
     cli_json_open("cluster", '{');
     cli_json_int("gpus", job->gpus);
     cli_json_real("link_gbps", job->link_gbps);
     cli_json_int("accumulate", job->training.accumulate);
     cli_json_int("passes", c->passes);
+    cli_json_real("pass_seconds", c->step_seconds > 0 ? pass : (double)NAN);
+    cli_json_flag("pass_assumed", job->assumes);
     cli_json_int("exchanges", c->exchanges);
     cli_json_real("sent_bytes", c->bytes);
     cli_json_real("exchange_seconds", c->exchange_seconds);
@@ -235,6 +244,27 @@ static void print_cluster(const struct job *job, size_t weight_bytes,
                (long long)job->training.steps);
     else
         printf("Give --pass-seconds, or --time on such a GPU, to know the time of a step.\n");
+    if (job->assumes)
+        printf("The pass was not measured: it is assumed to compute 6 P + 6 N L C operations per "
+               "token at\n%g TFLOP/s (--gpu-tflops). Small models are far slower than that; "
+               "--pass-seconds takes the time\nthat `alibi bench train` measures.\n",
+               job->gpu_tflops);
+}
+
+/* The time of a pass as given, as measured, or, on a GPU, as assumed; 0: not known. */
+static double pass_seconds(struct job *job, const struct alibi_plan *plan)
+{
+    const struct alibi_config *c = &job->model;
+    double length = (double)plan->length;
+
+    if (job->pass_seconds > 0)
+        return job->pass_seconds;
+    job->assumes = job->gpus > 1 && job->step_seconds == 0 && device_of(job).gpu;
+    if (!job->assumes)
+        return job->step_seconds / (double)job->training.accumulate;
+    return (double)plan->batch * length *
+           (6 * (double)plan->parameters + 6 * (double)(c->layers * c->width) * length) /
+           (job->gpu_tflops * 1e12);
 }
 
 /* Nothing is trained here, so a step that the GPUs cannot divide is planned as the nearest one that
@@ -270,7 +300,7 @@ static void divide_passes(struct job *job)
 /* Options that say nothing about one GPU, which reads no network. */
 static alibi_status check_several(const struct job *job, const struct cli_line *line)
 {
-    static const char *const of_several[] = { "link-gbps", "pass-seconds" };
+    static const char *const of_several[] = { "link-gbps", "pass-seconds", "gpu-tflops" };
 
     for (int i = 0; i < CLI_COUNT(of_several); i++)
         if (job->gpus == 1 && cli_is_given(line, PLAN, of_several[i]))
@@ -354,9 +384,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     if (job->time && plans[t->recompute].fits)
         TRY(measure_time(job));
     TRY(alibi_plan_cluster(&plans[t->recompute], t, job->gpus, job->link_gbps,
-                           job->pass_seconds > 0 ? job->pass_seconds
-                                                 : job->step_seconds / (double)t->accumulate,
-                           &cluster));
+                           pass_seconds(job, &plans[t->recompute]), &cluster));
     cli_terminal_clear();
     cli_name_recipe(line->recipe, name, sizeof name);
     if (job->json)

@@ -91,6 +91,13 @@ run "$ALIBI" plan --gpus 64 --gpu-memory 80 --link-gbps 400
 [ "$code" = 0 ] && grep -q 'with --batch 16 --accumulate 64, a step of more windows' stderr &&
     pass "plan: a step of too few windows" ||
     fail "plan: a step of too few windows" "$(cat stdout stderr)"
+grep -q 'of passes + the exchange = .* tokens/s' stdout && grep -q '^400 TFLOP/s' stdout &&
+    pass "plan: the time of a pass is assumed" || fail "plan: assumed" "$(cat stdout)"
+check "plan: at another rate" "$ALIBI" plan --gpus 32 --gpu-memory 80 --vocab 50304 \
+    --recipe "$SOURCE/recipes/paper-1.3b.json" --gpu-tflops 566 --json
+# 16 * 1024 * (6 * 1.36e9 + 6 * 24 * 1024 * 2048) operations: 0.245 s, as on an H200
+check "plan: the pass of 1.3B" awk -v pass="$(member stdout pass_seconds)" \
+    'BEGIN { exit pass < 0.24 || pass > 0.25 }'
 run "$ALIBI" plan --gpus 8 --gpu-memory 80 --recipe "$SOURCE/recipes/paper-1.3b.json" \
     --vocab 50304 --shard gradients
 [ "$code" = 0 ] && grep -q '4 times as gradients of 4 bytes and once as weights of 2;' stdout &&
