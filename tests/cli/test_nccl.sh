@@ -3,10 +3,10 @@
 # those of one process on the CPU, and wrong use gets one line.
 . "$(dirname "$0")/lib.sh"
 
-need_mpi 72
+need_mpi 77
 built=$(dirname "$program")
 if [ ! -e "$built/fake/libnccl.so.2" ]; then
-    skip 72 "the stand-ins were not built"
+    skip 77 "the stand-ins were not built"
     finish
 fi
 mkdir bin broken
@@ -33,6 +33,19 @@ both=(--wire bf16 --shard gradients --quiet)
 check "by MPI: bf16, sharded gradients" ranks 2 "${small[@]}" "${both[@]}" --comm mpi --out both
 check "by NCCL: bf16, sharded gradients" ranks 2 "${small[@]}" "${both[@]}" --comm nccl --out both2
 check "by either: the same bytes" same_weights both both2
+
+# ---- from GPUs to the CPU and back
+
+cp -r one same
+for steps in 4 5; do
+    check "one process, step $steps" "$program" train --device cpu --resume --steps $steps \
+        --out same --quiet
+done
+check "the CPU resumes what 2 GPUs have saved" "$program" train --device cpu --resume --steps 4 \
+    --comm mpi --out nccl2 --quiet
+check "3 GPUs resume what the CPU has saved" ranks 3 --resume --steps 5 --comm nccl --out nccl2 \
+    --quiet
+check "there and back: the bytes of one process" same_weights same nccl2
 
 # ---- several exchanges in flight: layers large enough to be sent during the backward pass
 
