@@ -280,13 +280,17 @@ static double gib(size_t bytes)
     return (double)bytes / (double)(1 << 30);
 }
 
-alibi_status plan_check(const struct alibi_plan *plan, int recompute)
+alibi_status plan_check(const struct alibi_plan *plan, const struct alibi_training *t,
+                        int64_t ranks)
 {
-    static const char *const less[] = {
-        [ALIBI_RECOMPUTE_NONE] = "; --recompute cheap|block needs less",
-        [ALIBI_RECOMPUTE_CHEAP] = "; --recompute block needs less",
+    static const char *const recompute[] = {
+        [ALIBI_RECOMPUTE_NONE] = "--recompute cheap|block",
+        [ALIBI_RECOMPUTE_CHEAP] = "--recompute block",
         [ALIBI_RECOMPUTE_BLOCK] = "",
     };
+    const char *levels = recompute[t->recompute],
+               *shard = ranks > 1 && t->shard != ALIBI_SHARD_GRADIENTS ? "--shard gradients" : "";
+    bool both = *levels && *shard, none = !*levels && !*shard;
     long long batch = plan->largest_batch, length = plan->longest_input;
     char limits[128] = "no batch fits at this length, no length at this batch";
 
@@ -300,9 +304,13 @@ alibi_status plan_check(const struct alibi_plan *plan, int recompute)
     else if (length > 0)
         snprintf(limits, sizeof limits, "length %lld fits at this batch", length);
     return fail(ALIBI_MEMORY,
-                "training %lld x %lld tokens needs %.1f GiB, %.1f GiB are free on the device: %s%s",
+                "training %lld x %lld tokens needs %.1f GiB, %.1f GiB are free on the device: "
+                "%s%s%s%s%s%s",
                 (long long)plan->batch, (long long)plan->length, gib(plan->total),
-                gib(plan->available), limits, less[recompute]);
+                gib(plan->available), limits, none ? "" : "; ", levels, both ? " or " : "", shard,
+                none   ? ""
+                : both ? " need less"
+                       : " needs less");
 }
 
 void plan_note(const struct alibi_plan *plan, const struct alibi_call *call)

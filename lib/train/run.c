@@ -176,7 +176,7 @@ static alibi_status make(struct run *r)
     planned.vocab = r->config.vocab;
     TRY_RETURN(
         plan_training_of_ranks(&plan, comm_size(r->comm), &planned, t, r->device, r->type, false));
-    TRY_RETURN(plan_check(&plan, t->recompute));
+    TRY_RETURN(plan_check(&plan, t, comm_size(r->comm)));
     if (plan.total > plan.available / 4)
         plan_note(&plan, r->call);
 

@@ -100,7 +100,8 @@ alibi_status plan_training_of_ranks(struct alibi_plan *plan, int ranks,
 alibi_status plan_check_ranks(const struct alibi_training *t, int64_t ranks);
 
 /* ALIBI_MEMORY says what would fit instead. */
-alibi_status plan_check(const struct alibi_plan *plan, int recompute);
+alibi_status plan_check(const struct alibi_plan *plan, const struct alibi_training *t,
+                        int64_t ranks);
 void plan_note(const struct alibi_plan *plan, const struct alibi_call *call);
 
 /* ---- validation (validate.c) */

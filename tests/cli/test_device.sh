@@ -221,8 +221,8 @@ else
 fi
 
 # Ranks that share the GPU, in bf16: the bytes of one process, whoever moves the data.
-has_gpu || { skip 13 "no GPU" && finish; }
-need_mpi 13
+has_gpu || { skip 16 "no GPU" && finish; }
+need_mpi 16
 shared=("${text[@]}" --device cuda --gpu 0 --layers 2 --width 64 --heads 2 --train-length 64
     --batch 2 --accumulate 4 --steps 4 --save-every 2 --warmup 2 --dropout 0.1 --clip 0.5
     --schedule constant --deterministic-sum --quiet)
@@ -243,4 +243,9 @@ END
 rm -rf several/step-00000004
 check "2 ranks resume" ranks 2 --resume --out several --device cuda --gpu 0 --comm mpi --quiet
 check "2 ranks resume the run of 4: the bytes of one process" same_runs alone several
+check "4 ranks on the CPU resume a run of the GPU" ranks 4 --resume --out several --device cpu \
+    --steps 6 --comm mpi --quiet
+check "a GPU resumes a run of the CPU" \
+    "$program" train --resume --out several --device cuda --gpu 0 --steps 8 --quiet
+[ -d several/step-00000008 ] && pass "to the end" || fail "GPU, CPU, GPU" "$(ls several)"
 finish

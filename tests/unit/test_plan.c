@@ -268,15 +268,19 @@ static void what_does_not_fit_is_refused_and_told_what_would(void **state)
     snprintf(expected, sizeof expected,
              "batch %lld fits at this length; --recompute cheap|block needs less",
              (long long)plan.largest_batch);
-    assert_fails(plan_check(&plan, ALIBI_RECOMPUTE_NONE), ALIBI_MEMORY, expected);
-    assert_fails(plan_check(&plan, ALIBI_RECOMPUTE_NONE), ALIBI_MEMORY,
+    assert_fails(plan_check(&plan, &t, 1), ALIBI_MEMORY, expected);
+    assert_fails(plan_check(&plan, &t, 1), ALIBI_MEMORY,
                  "training 1000 x 8 tokens needs 0.0 GiB, 0.0 GiB are free");
-    assert_fails(plan_check(&plan, ALIBI_RECOMPUTE_CHEAP), ALIBI_MEMORY,
-                 "; --recompute block needs less");
+    assert_fails(plan_check(&plan, &t, 2), ALIBI_MEMORY,
+                 "; --recompute cheap|block or --shard gradients need less");
+    t.recompute = ALIBI_RECOMPUTE_CHEAP;
+    assert_fails(plan_check(&plan, &t, 1), ALIBI_MEMORY, "; --recompute block needs less");
+    t.recompute = ALIBI_RECOMPUTE_BLOCK;
+    assert_fails(plan_check(&plan, &t, 2), ALIBI_MEMORY, "; --shard gradients needs less");
     plan = plan_within(c, t, 1000);
     assert_true(plan.largest_batch == 0 && plan.longest_input == 0);
-    assert_fails(plan_check(&plan, ALIBI_RECOMPUTE_BLOCK), ALIBI_MEMORY,
-                 "no batch fits at this length");
+    assert_fails(plan_check(&plan, &t, 1), ALIBI_MEMORY,
+                 "no batch fits at this length, no length at this batch");
 }
 
 static void the_cpu_has_the_memory_of_the_machine(void **state)
@@ -299,7 +303,7 @@ static void the_cpu_has_the_memory_of_the_machine(void **state)
     c.width = 1 << 16;
     assert_ok(alibi_plan_training(test_device(), &c, &t, 1, &plan));
     assert_false(plan.fits);
-    assert_fails(plan_check(&plan, ALIBI_RECOMPUTE_NONE), ALIBI_MEMORY, "no batch fits");
+    assert_fails(plan_check(&plan, &t, 1), ALIBI_MEMORY, "no batch fits");
     c = config_of("alibi");
     t.batch = 0;
     assert_fails(alibi_plan_training(test_device(), &c, &t, 1, &plan), ALIBI_USAGE, "batch");
