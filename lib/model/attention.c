@@ -327,8 +327,9 @@ static alibi_status sum_gates(const struct workspace *w, const struct pass *p, i
     return dev->ops->gate_forward(dev, &gates);
 }
 
-/* A token for each of several sequences, which `rows` is about. With a window it has two places in
- * the cache. It joins it together with attention, unless it is needed there before. */
+/* A token for each of several sequences, which `rows` is about; with a window it has two places in
+ * the cache. It joins the cache in the call of attention, unless it must be there before: with
+ * gates the host copies it to its other place, and check_scores() reads norms of keys. */
 static alibi_status append_step(struct workspace *w, const struct pass *p, int64_t n,
                                 struct attention_args *a, struct kv *all,
                                 struct cache_append_args *rows)
@@ -336,7 +337,7 @@ static alibi_status append_step(struct workspace *w, const struct pass *p, int64
     struct device *dev = w->model->device;
     int stores = cache_stores(p->cache), store = cache_store(p->cache, n);
     struct tensor lengths = w->activations.lengths;
-    bool ring = cache_window(p->cache, n) > 0;
+    bool ring = cache_window(p->cache, n) > 0, mirrors = ring && a->bias.kind == BIAS_GATE;
 
     *all = cache_all(p->cache, n);
     a->ragged = (struct ragged){ p->ragged.slot, vector_part(lengths, (1 + store) * p->B, p->B) };
@@ -346,15 +347,15 @@ static alibi_status append_step(struct workspace *w, const struct pass *p, int64
                                         .new_k = a->k,
                                         .new_v = a->v,
                                         .ragged = a->ragged };
-    if (ring && !all->gates.data)
+    if (ring && !mirrors)
         rows->other = vector_part(lengths, (1 + stores + store) * p->B, p->B);
     TRY_RETURN(sum_gates(w, p, n, a, all));
-    if (!(ring && all->gates.data) && cache_score_limit(p->cache, n) == 0) {
+    if (!mirrors && cache_score_limit(p->cache, n) == 0) {
         a->append = rows;
         return ALIBI_OK;
     }
     TRY_RETURN(dev->ops->cache_append(dev, rows));
-    for (int64_t b = 0; ring && all->gates.data && b < p->B; b++) /* all of a row */
+    for (int64_t b = 0; mirrors && b < p->B; b++) /* all of a row; not in a step that repeats */
         TRY_RETURN(cache_mirror(p->cache, n, p->slots[b], p->lengths[b] - 1, p->lengths[b]));
     return ALIBI_OK;
 }

@@ -988,6 +988,64 @@ static void a_step_equals_the_full_forward_past_the_training_length(void **state
     }
 }
 
+/* A device that would record steps, and counts the copies in those that it would record: their
+ * places are numbers of the host, so a recorded copy would be to the places of its first run. */
+static struct ops recorder;
+static int64_t copies_recorded;
+static bool records;
+
+static alibi_status would_record(struct device *dev, struct work_key key, enum replay *how)
+{
+    (void)dev;
+    (void)key;
+    records = true;
+    *how = REPLAY_NONE;
+    return ALIBI_OK;
+}
+
+static alibi_status counted_copy(struct device *dev, struct tensor dst, struct tensor src)
+{
+    copies_recorded += records;
+    return ops_ref.copy(dev, dst, src);
+}
+
+static void a_step_that_is_recorded_has_no_copies_by_the_host(void **state)
+{
+    struct device dev = { .ops = &recorder };
+    struct alibi_config c;
+    int64_t recorded = 0;
+
+    (void)state;
+    recorder = ops_ref;
+    recorder.replay = would_record;
+    recorder.copy = counted_copy;
+    copies_recorded = 0;
+    for (int i = 0; position_variant(i, &c); i++) {
+        int32_t tokens[MANY];
+        struct workspace *w = NULL;
+        struct cache *cache = NULL;
+        struct model *m;
+
+        c.max_length = MANY;
+        m = new_model(c, &dev, DTYPE_F32);
+        draw_tokens(tokens, MANY, VOCAB, 7);
+        assert_ok(cache_new(&cache, m, 1, (struct cache_window){ 0 }));
+        assert_ok(workspace_new(&w, m, &(struct pass_settings){ 0 }));
+        for (int t = 0; t < MANY; t++) {
+            records = false;
+            assert_ok(model_step(w, cache, &(int32_t){ 0 }, &tokens[t], 1));
+            recorded += records;
+            if (copies_recorded > 0)
+                fail_msg("%s: step %d copies", c.position, t);
+        }
+        records = false;
+        cache_free(cache);
+        workspace_free(w);
+        model_free(m);
+    }
+    assert_true(recorded > 0);
+}
+
 /* A device whose copies fail from a moment on. */
 static int64_t copies_left;
 static struct ops failing;
@@ -1460,6 +1518,7 @@ int main(void)
         cmocka_unit_test(decoding_equals_the_full_forward_with_clusters),
         cmocka_unit_test(sequences_decoded_together_get_the_bits_they_get_alone),
         cmocka_unit_test(a_step_equals_the_full_forward_past_the_training_length),
+        cmocka_unit_test(a_step_that_is_recorded_has_no_copies_by_the_host),
         cmocka_unit_test(a_pass_that_failed_has_overwritten_no_key_that_the_next_one_needs),
         cmocka_unit_test(learned_positions_past_the_table_are_an_error_that_says_so),
         cmocka_unit_test(tokens_outside_the_vocabulary_are_refused),
