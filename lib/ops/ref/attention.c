@@ -144,6 +144,7 @@ static struct attention_args sequence(const struct attention_args *a, int64_t b)
         keys = get_index(a->packed.k, b + 1) - k;
     }
     one.packed = (struct packed){ 0 };
+    one.append = NULL; /* done, for all sequences */
     one.q = part(a->q, row, q, queries);
     one.y = part(a->y, row, q, queries);
     one.dy = part(a->dy, row, q, queries);
