@@ -8,8 +8,11 @@
 
 enum { BUFFERS = 64, SLOTS = 6, CAPACITY = 700, H = 4, HKV = 2, D = 64, B = 5, ENTRIES = 32 };
 
-/* Rows of the batch: a first token, the end of a tile, its beginning, a full cache, and between. */
+/* Rows of the batch: a first token, the end of a tile, its beginning, a full cache, and between.
+ * Their other places, outside of the tiles that a window of WINDOW sees. */
+enum { WINDOW = 290 };
 static const int32_t slots[B] = { 3, 0, 5, 1, 4 }, lengths[B] = { 1, 64, 65, CAPACITY, 300 };
+static const int32_t others[B] = { 65, 300, CAPACITY, 64, 450 };
 
 /* ---- devices */
 
@@ -156,8 +159,19 @@ static struct tensor gates(int64_t first, int64_t count, struct ragged ragged)
     return step.c;
 }
 
-/* One step of rows first..first+count-1: append k and v to the caches, update norms, attend; by one
- * call if `together`. */
+/* A number of the first new key or value of the next steps. */
+static struct {
+    bool key, value;
+    float number;
+} spoilt;
+
+static void spoil(struct tensor t)
+{
+    assert_ok(on.dev->ops->upload(on.dev, tensor_1(t.data, t.type, 1), &spoilt.number));
+}
+
+/* One step of rows first..first+count-1: append k and v to the caches, with a window to both of
+ * their places, update norms, attend; by one call if `together`. */
 static struct step attend(int64_t first, int64_t count, enum bias_kind kind, double eps,
                           int64_t window, bool together)
 {
@@ -190,9 +204,18 @@ static struct step attend(int64_t first, int64_t count, enum bias_kind kind, dou
     a.q = tensor_4(tensor_at(q, first * H * D), on.type, count, 1, H, D);
     new_k = tensor_4(tensor_at(new_k, first * HKV * D), on.type, count, 1, HKV, D);
     new_v = tensor_4(tensor_at(new_v, first * HKV * D), on.type, count, 1, HKV, D);
-    const struct cache_append_args rows = {
-        .k = s.k, .v = s.v, .norms = s.norms, .new_k = new_k, .new_v = new_v, .ragged = ragged
-    };
+    if (spoilt.key)
+        spoil(new_k);
+    if (spoilt.value)
+        spoil(new_v);
+    const struct cache_append_args rows = { .k = s.k,
+                                            .v = s.v,
+                                            .norms = s.norms,
+                                            .new_k = new_k,
+                                            .new_v = new_v,
+                                            .ragged = ragged,
+                                            .other = window > 0 ? ids(others + first, count)
+                                                                : tensor_none() };
     assert_ok(dev->ops->attention_norms(dev, s.norms, s.k, 0));
     if (together)
         a.append = &rows;
@@ -202,18 +225,19 @@ static struct step attend(int64_t first, int64_t count, enum bias_kind kind, dou
     return s;
 }
 
-/* The newest key or value of a row is in the cache, and those around it are from before. The cache
- * was filled from stream `old`, the new rows are from `added`. */
-static void check_append(struct tensor cache, uint64_t old, uint64_t added, int64_t b)
+/* The newest key or value of a row is in the cache as the last of `length`, and those around it are
+ * from before. The cache was filled from stream `old`, the new rows are from `added`. */
+static void check_append(struct tensor cache, uint64_t old, uint64_t added, int64_t b,
+                         int64_t length)
 {
     struct tensor before = random_tensor(tensor_4(NULL, on.type, SLOTS, CAPACITY, HKV, D), old),
                   new = random_tensor(tensor_4(NULL, on.type, B, 1, HKV, D), added);
-    int64_t row = (int64_t)slots[b] * CAPACITY + lengths[b] - 1;
+    int64_t row = (int64_t)slots[b] * CAPACITY + length - 1;
 
     assert_same_rows("cache", cache, row, new, b, 1, HKV * D);
-    if (lengths[b] > 1)
+    if (length > 1)
         assert_same_rows("cache", cache, row - 1, before, row - 1, 1, HKV * D);
-    if (lengths[b] < CAPACITY)
+    if (length < CAPACITY)
         assert_same_rows("cache", cache, row + 1, before, row + 1, 1, HKV * D);
 }
 
@@ -262,7 +286,6 @@ static void norms_of_a_cache_that_grew_are_those_of_one_filled_at_once(void **st
 /* A call with two places does what two calls do. */
 static void check_both_places(void)
 {
-    const int32_t other[B] = { 65, 300, CAPACITY, 64, 1 };
     const int64_t tiles = attention_tiles(CAPACITY);
     struct tensor filled[2][3];
 
@@ -274,14 +297,14 @@ static void check_both_places(void)
             .new_k = random_tensor(tensor_4(NULL, on.type, B, 1, HKV, D), 4),
             .new_v = random_tensor(tensor_4(NULL, on.type, B, 1, HKV, D), 5),
             .ragged = rows_of(0, B),
-            .other = ids(other, B)
+            .other = ids(others, B)
         };
 
         assert_ok(on.dev->ops->attention_norms(on.dev, a.norms, a.k, 0));
         if (n == 1) {
             a.other = tensor_none();
             assert_ok(on.dev->ops->cache_append(on.dev, &a));
-            a.ragged.length = ids(other, B);
+            a.ragged.length = ids(others, B);
         }
         assert_ok(on.dev->ops->cache_append(on.dev, &a));
         filled[n][0] = a.k;
@@ -291,7 +314,7 @@ static void check_both_places(void)
     assert_same_rows("keys", filled[0][0], 0, filled[1][0], 0, SLOTS * CAPACITY, HKV * D);
     assert_same_rows("values", filled[0][1], 0, filled[1][1], 0, SLOTS * CAPACITY, HKV * D);
     assert_same_rows("norms", filled[0][2], 0, filled[1][2], 0, SLOTS * HKV, tiles);
-    check_append(filled[0][0], 1, 4, 1);
+    check_append(filled[0][0], 1, 4, 1, others[1]);
     free_tensors();
 }
 
@@ -303,7 +326,7 @@ static void a_token_is_written_to_both_of_its_places(void **state)
 
 static void check_attention(void)
 {
-    static const int64_t windows[] = { 0, 290 };
+    static const int64_t windows[] = { 0, WINDOW };
     const int64_t tiles = attention_tiles(CAPACITY);
 
     for (int kind = BIAS_NONE; kind <= BIAS_GAIN; kind++)
@@ -314,9 +337,13 @@ static void check_attention(void)
             struct step all = attend(0, B, (enum bias_kind)kind, eps, window, together);
             float *y = numbers(all.y), *lse = numbers(all.lse), *want_y, *want_lse;
 
-            check_append(all.k, 1, 4, 3);
-            check_append(all.k, 1, 4, 0);
-            check_append(all.v, 2, 5, 3);
+            check_append(all.k, 1, 4, 3, lengths[3]);
+            check_append(all.k, 1, 4, 0, lengths[0]);
+            check_append(all.v, 2, 5, 3, lengths[3]);
+            for (int64_t b = 0; window > 0 && b < B; b++) {
+                check_append(all.k, 1, 4, b, others[b]);
+                check_append(all.v, 2, 5, b, others[b]);
+            }
             for (int64_t b = 0; b < B; b++) {
                 int before = on.count;
                 struct step alone = attend(b, 1, (enum bias_kind)kind, eps, window, together);
@@ -357,6 +384,38 @@ static void attention_of_a_row_does_not_depend_on_the_batch(void **state)
 {
     (void)state;
     on_every_device(check_attention);
+}
+
+/* NaN in a new key makes all of its row NaN, and in a new value its column. */
+static void check_nan(void)
+{
+    for (int n = 0; n < 8; n++) {
+        const bool together = n % 2, budget = n / 2 % 2, key = n / 4;
+
+        spoilt.key = key;
+        spoilt.value = !key;
+        spoilt.number = NAN;
+        struct step s = attend(B - 1, 1, BIAS_LINEAR, budget ? 1e-2 : 0, 0, together);
+        float *y = numbers(s.y), *lse = numbers(s.lse);
+
+        for (int64_t h = 0; h < H; h++) {
+            bool reads = h < H / HKV; /* the first head of keys */
+
+            assert_int_equal(isnan(lse[h]), reads && key);
+            for (int64_t d = 0; d < D; d++)
+                assert_int_equal(isnan(y[h * D + d]), reads && (key || d == 0));
+        }
+        free(y);
+        free(lse);
+        free_tensors();
+    }
+    spoilt.key = spoilt.value = false;
+}
+
+static void new_keys_and_values_that_are_nan_show_in_the_output(void **state)
+{
+    (void)state;
+    on_every_device(check_nan);
 }
 
 /* ---- positions */
@@ -665,6 +724,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_of_a_row_does_not_depend_on_the_batch),
+        cmocka_unit_test(new_keys_and_values_that_are_nan_show_in_the_output),
         cmocka_unit_test(a_token_is_written_to_both_of_its_places),
         cmocka_unit_test(norms_of_a_cache_that_grew_are_those_of_one_filled_at_once),
         cmocka_unit_test(rotary_logn_and_embedding_take_a_position_per_row),
