@@ -145,8 +145,8 @@ out:
 
 /* ---- decoding: passes that continue a cache */
 
-/* A single token takes the same path as a row of a ragged pass, so that a sequence gets the same
- * bits alone and together with others. */
+/* A single token is computed like a row of a step. Its last bits may still differ: attention on a
+ * GPU finds its key in the cache here, and in a step takes it from the pass. */
 static struct pass pass_of(struct cache *c, int64_t slot, int64_t L)
 {
     return (struct pass){

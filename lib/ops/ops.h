@@ -255,8 +255,8 @@ typedef alibi_status embedding_fn(struct device *dev, const struct embedding_arg
  * decoding a product may take whichever order of sums is fastest for its shape.
  *
  * norm: x is the y of that norm, which is computed first; a device may do both at once. All outputs
- * of the norm are written, as by norm_forward. Many read its inputs while its outputs are written:
- * y and sum must not be x or branch. */
+ * of the norm are written, as by norm_forward. Its x and branch may be read while results are
+ * written, so they share no memory with its y and sum, nor with the y of the layer. */
 struct linear_args {
     struct tensor y;      /* [rows, out] */
     struct tensor x;      /* [rows, in] */
@@ -274,7 +274,9 @@ typedef alibi_status linear_fn(struct device *dev, const struct linear_args *a);
  *
  * Forward, through the layer before it:
  *
- *   up = x weight^T + bias,     activated = dropout(act(up))          norm as in linear_args
+ *   up = x weight^T + bias,     activated = dropout(act(up))
+ *
+ * norm as in linear_args: its x and branch share no memory with up and activated either.
  *
  * Backward, through the layer after it, y = activated weight^T + bias:
  *
@@ -505,13 +507,14 @@ struct skipping {
  *   k[slot[b], p] = new_k[b, 0],   v[slot[b], p] = new_v[b, 0]
  *   norms[slot[b], h, tile of p] = max |k_j| over the keys j of the tile up to p
  *
- * The norm of the tile's keys before p must be there, as an earlier call left it. */
+ * The norm of the tile's keys before p must be there, as an earlier call left it. The two places of
+ * a token are the same, or in different tiles. */
 struct cache_append_args {
     struct tensor k, v;         /* views [slots, capacity, Hkv, D] */
     struct tensor norms;        /* S [slots, Hkv, tiles of capacity] */
     struct tensor new_k, new_v; /* views [B, 1, Hkv, D], of the type of k and v */
     struct ragged ragged;
-    struct tensor other; /* I32 [B]: of the same tile as length[b] only if it is the same */
+    struct tensor other; /* I32 [B]; may be absent */
 };
 typedef alibi_status cache_append_fn(struct device *dev, const struct cache_append_args *a);
 
@@ -520,9 +523,12 @@ typedef alibi_status cache_append_fn(struct device *dev, const struct cache_appe
  *
  * With ragged, forward decodes: Lq = 1; k and v are the cache's views [slots, capacity, Hkv, D], of
  * which row b reads the first length[b] keys of slot[b]; skip.norms is [slots, Hkv, tiles of
- * capacity]; gates are [2, slots, G, capacity]; skip.kept is absent. With append, the tokens join
- * the cache first: then q, y and append.new_k, new_v are of the same rows, append.ragged is ragged,
- * and append.k, v, norms are k, v, skip.norms.
+ * capacity]; gates are [2, slots, G, capacity]; skip.kept is absent.
+ *
+ * With append, the tokens join the cache first; a device may do both at once. append.k, v, norms
+ * and ragged are k, v, skip.norms and ragged, and row b of new_k and new_v is the newest token of
+ * row b. Slots are distinct. If append.other is another place than the token's, it is in no tile of
+ * keys that the row sees.
  *
  * Packed sequences have slopes or no bias, no dropout, and no record of skipping; lse is [1, H,
  * total of the queries]. In backward packed.k is packed.q. Rows that belong to no sequence
