@@ -214,9 +214,9 @@ static void layout_training(struct layout *a, struct workspace *w, const struct 
 }
 
 /* Nothing is kept: the residual stream is updated in place, except in passes over single tokens.
- * There linear layers add the branch before them (linear_args.norm), which cannot be in place. So
- * middle has memory of its own, which attention and feed-forward leave free and the output layer
- * needs later. */
+ * There linear layers add the branch before them (linear_args.norm), which cannot be in place, so
+ * middle has memory of its own. It follows the buffers of attention and feed-forward, and the
+ * output layer overwrites it when all blocks are done. */
 static void layout_inference(struct layout *a, struct workspace *w, const struct sizes *s)
 {
     struct activations *x = &w->activations;

@@ -7,8 +7,9 @@
 //   y = sum_p exp(lse_p - lse) y_p,     lse = log sum_p exp(lse_p)
 //
 // A row is one query of one head. Its keys are cut into chunks of CHUNK_KEYS, and a part is one
-// chunk, or as many as it takes to have no more than MOST_PARTS parts: to merge more would take
-// longer than to read them. Grid (rows, blocks per row). A block
+// chunk, or as many as it takes to have no more than MOST_PARTS parts, because merging more would
+// take longer than reading the keys. A part has at most MOST_CHUNKS chunks, so rows of more than 2M
+// keys have more parts. Grid (rows, blocks per row). A block
 //
 //   - takes parts blockIdx.y, + gridDim.y, ...
 //   - decides which key tiles of them matter, a thread per tile;
@@ -27,8 +28,8 @@
 // others.
 //
 // In a step of decoding the query's own key and value join the cache in the same kernel: the first
-// block of a head of keys writes them. All others take them from where they come from, because the
-// cache may not have them yet: they are a share of the last part of their own.
+// block of each head of keys writes them. Other blocks may read the cache before that, so all take
+// the own key and value from the pass, and add them to the last part when its warps have finished.
 #include "ops/cuda/cache_append.cuh"
 
 namespace
@@ -433,7 +434,7 @@ __global__ void __launch_bounds__(THREADS, RESIDENT)
 {
     float *query = dynamic_shared<float>(); // [D]
     __shared__ unsigned kept[WARPS];
-    __shared__ own_key<T> own; // in registers it would have to stay there
+    __shared__ own_key<T> own; // in registers it would make others spill
     const decode_row w(p);
     const int together = THREADS / w.part_tiles;
 
