@@ -65,7 +65,7 @@ tests() {
             $words > "$logs/$i" 2>&1 || failed+=("$words")
         fi
         grep -E 'PASSED|FAILED|ERROR|^Ran ' "$logs/$i"
-        ! grep -q 'PASSED  ] 0 test' "$logs/$i" || failed+=("$words: ran nothing")
+        ! grep -qE 'PASSED  \] 0 test|^Ran 0 ' "$logs/$i" || failed+=("$words: ran nothing")
         i=$((i + 1))
     done
     rm -r "$logs"

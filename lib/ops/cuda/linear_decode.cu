@@ -47,7 +47,7 @@ enum {
     MOST_WARPS = 12, // of a block, if each has AHEAD steps or more
     COLUMN = 20,     // floats from row to row of a warp's sums: no bank conflicts when written
     PACK = 8,        // inputs in 16 bytes
-    PART = 32 * HELD * PACK, // inputs of a row per part of the norm
+    PART = 32 * NORM_HELD * PACK, // inputs of a row per part of the norm
     MOST_PARTS = 2,
     NORM_NUMBERS = 1 << 14, // at most, in all rows: every block computes the norms of its rows
     NORM_TOGETHER = 4,      // rows
@@ -94,7 +94,7 @@ struct weights {
 
 // A row in a warp. Of a lane's accesses, i % PARTS = n are those of thread 32 n + lane of norm.cu.
 template <int PARTS> struct warp_row {
-    packed x[HELD * PARTS], branch[HELD * PARTS];
+    packed x[NORM_HELD * PARTS], branch[NORM_HELD * PARTS];
 
     static __device__ __forceinline__ int column(int i)
     {
@@ -106,7 +106,7 @@ template <int PARTS> struct warp_row {
         if (row >= a.rows)
             return;
 #pragma unroll
-        for (int i = 0; i < HELD * PARTS; i++) {
+        for (int i = 0; i < NORM_HELD * PARTS; i++) {
             const int64_t at = (int64_t)row * a.C + column(i);
             if (column(i) >= a.C)
                 continue;
@@ -140,11 +140,11 @@ __device__ __forceinline__ void measure_rows(const struct few_rows &p, int first
     coming.read(a, first_row + warp);
     for (int r = warp; r < rows; r += warps) {
         const int64_t begin = (int64_t)(first_row + r) * a.C;
-        packed at[HELD * PARTS];
+        packed at[NORM_HELD * PARTS];
         float sums[PARTS] = {}, squares[PARTS] = {}, mean = 0.0f;
 
 #pragma unroll
-        for (int i = 0; i < HELD * PARTS; i++) {
+        for (int i = 0; i < NORM_HELD * PARTS; i++) {
             const int c = coming.column(i);
             if (c >= a.C)
                 continue;
@@ -164,13 +164,13 @@ __device__ __forceinline__ void measure_rows(const struct few_rows &p, int first
             coming.read(a, first_row + r + warps);
         if (a.mean) {
 #pragma unroll
-            for (int i = 0; i < HELD * PARTS; i++)
+            for (int i = 0; i < NORM_HELD * PARTS; i++)
                 if (coming.column(i) < a.C)
                     add_numbers(sums[i % PARTS], at[i]);
             mean = mean_of_sum(row_sum(sums), a.per_row);
         }
 #pragma unroll
-        for (int i = 0; i < HELD * PARTS; i++)
+        for (int i = 0; i < NORM_HELD * PARTS; i++)
             if (coming.column(i) < a.C)
                 add_squares(squares[i % PARTS], at[i], mean);
         const float rstd = rstd_of_squares(row_sum(squares), a.per_row, a.eps);

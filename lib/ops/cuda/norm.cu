@@ -32,16 +32,16 @@ template <int N, int WIDTH> __device__ __forceinline__ int column(int p)
     return (p * WIDTH + (int)threadIdx.x) * N;
 }
 
-// A row that is being loaded: the first HELD accesses of each of WIDTH threads.
+// A row that is being loaded: the first NORM_HELD accesses of each of WIDTH threads.
 template <class T, int N, int WIDTH, bool BRANCH> struct coming_row {
-    bits<T, N> x[HELD], branch[BRANCH ? HELD : 1];
+    bits<T, N> x[NORM_HELD], branch[BRANCH ? NORM_HELD : 1];
 
     __device__ __forceinline__ void read(const struct norm_forward<T> &a, int64_t r)
     {
         if (r >= a.rows)
             return;
 #pragma unroll
-        for (int p = 0; p < HELD; p++) {
+        for (int p = 0; p < NORM_HELD; p++) {
             const int c = column<N, WIDTH>(p);
             if (c >= a.C)
                 continue;
@@ -72,7 +72,7 @@ __device__ __forceinline__ bits<T, N> add_branch(const struct norm_forward<T> &a
 // The row that is normalised by WIDTH threads: the loaded part, with the branch added, in
 // registers; the rest of a longer row in memory.
 template <class T, int N, int WIDTH> struct held_row {
-    bits<T, N> at[HELD];
+    bits<T, N> at[NORM_HELD];
     const T *row;
     int C;
 
@@ -82,7 +82,7 @@ template <class T, int N, int WIDTH> struct held_row {
         : row((BRANCH ? a.sum : a.x) + r * a.C), C(a.C)
     {
 #pragma unroll
-        for (int p = 0; p < HELD; p++) {
+        for (int p = 0; p < NORM_HELD; p++) {
             at[p] = coming.x[p];
             if constexpr (BRANCH)
                 if (column<N, WIDTH>(p) < C)
@@ -91,7 +91,7 @@ template <class T, int N, int WIDTH> struct held_row {
         }
         if constexpr (BRANCH)
 #pragma unroll 1
-            for (int64_t c = column<N, WIDTH>(HELD), i = r * C + c; c < C;
+            for (int64_t c = column<N, WIDTH>(NORM_HELD), i = r * C + c; c < C;
                  c += WIDTH * N, i += WIDTH * N)
                 add_branch(a, load_bits<N>(a.x + i), load_bits<N>(a.branch + i), i);
     }
@@ -100,11 +100,11 @@ template <class T, int N, int WIDTH> struct held_row {
     template <class F> __device__ __forceinline__ void each(F f) const
     {
 #pragma unroll
-        for (int p = 0; p < HELD; p++)
+        for (int p = 0; p < NORM_HELD; p++)
             if (column<N, WIDTH>(p) < C)
                 f(column<N, WIDTH>(p), at[p]);
 #pragma unroll 1
-        for (int c = column<N, WIDTH>(HELD); c < C; c += WIDTH * N)
+        for (int c = column<N, WIDTH>(NORM_HELD); c < C; c += WIDTH * N)
             f(c, load_bits<N>(row + c));
     }
 };
@@ -116,7 +116,7 @@ __device__ __forceinline__ void fetch_parameters(const struct norm_forward<T> &a
 {
     if constexpr (N > 1)
 #pragma unroll
-        for (int p = 0; p < HELD; p++) {
+        for (int p = 0; p < NORM_HELD; p++) {
             const int c = column<N, WIDTH>(p);
             if (c >= a.C)
                 break;
@@ -216,9 +216,9 @@ alibi_status launch_forward(struct context *c, struct norm_forward<T> a)
 template <class T, int N, bool CENTRED, bool BRANCH>
 alibi_status fit_forward(struct context *c, struct norm_forward<T> a)
 {
-    if (a.C <= 32 * HELD * N)
+    if (a.C <= 32 * NORM_HELD * N)
         return launch_forward<T, N, 32, CENTRED, BRANCH>(c, a);
-    if (a.C <= 64 * HELD * N)
+    if (a.C <= 64 * NORM_HELD * N)
         return launch_forward<T, N, 64, CENTRED, BRANCH>(c, a);
     return launch_forward<T, N, 256, CENTRED, BRANCH>(c, a);
 }

@@ -8,7 +8,7 @@
 
 #include "ops/cuda/random.cuh"
 
-enum { HELD = 4 }; // 16-byte accesses of a row that a thread of norm.cu keeps in registers
+enum { NORM_HELD = 4 }; // 16-byte accesses of a row that a thread of norm.cu keeps in registers
 
 template <class T> struct norm_forward {
     T *y;
