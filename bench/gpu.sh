@@ -4,7 +4,8 @@
 #
 #   bench/gpu.sh [PART...]    default: all of them
 #
-#   tests       every test that needs a GPU, with and without lists of kept tiles, and as an Ampere
+#   tests       every test that needs a GPU, with and without lists of kept tiles, and as an Ampere;
+#               the Python package's tests of attention
 #   torch       training and attention beside compiled PyTorch
 #   step        where the time of a step goes
 #   methods     the cost of position methods, also in long windows

@@ -14,20 +14,14 @@ alibi_status norm_backward(struct workspace *w, struct norm norm, struct tensor 
                            struct tensor dy, struct tensor x, struct tensor sums)
 {
     const struct model *m = w->model;
+    struct norm_args args = norm_of(w, norm, y, x);
 
-    return m->device->ops->norm_backward(
-        m->device, &(struct norm_args){ .kind = m->config.norm,
-                                        .y = y,
-                                        .mean = norm.mean,
-                                        .rstd = norm.rstd,
-                                        .x = x,
-                                        .weight = value_of(m, norm.weight),
-                                        .bias = value_of(m, norm.bias),
-                                        .dy = dy,
-                                        .dx = dx,
-                                        .dweight = gradient_of(m, norm.weight),
-                                        .dbias = gradient_of(m, norm.bias),
-                                        .dx_sums = sums });
+    args.dy = dy;
+    args.dx = dx;
+    args.dweight = gradient_of(m, norm.weight);
+    args.dbias = gradient_of(m, norm.bias);
+    args.dx_sums = sums;
+    return m->device->ops->norm_backward(m->device, &args);
 }
 
 /* The gradient that enters a branch: that of the stream that it was added to, after the branch's

@@ -76,9 +76,8 @@ struct norm final_norm(const struct workspace *w)
     return (struct norm){ w->model->norm, w->model->norm_bias, a->mean, a->rstd };
 }
 
-/* y = norm(x) */
-static struct norm_args norm_of(const struct workspace *w, struct norm norm, struct tensor y,
-                                struct tensor x)
+struct norm_args norm_of(const struct workspace *w, struct norm norm, struct tensor y,
+                         struct tensor x)
 {
     const struct model *m = w->model;
 

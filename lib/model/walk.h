@@ -269,6 +269,9 @@ struct norm embedding_norm(const struct workspace *w);
 struct norm attention_norm(const struct workspace *w, int64_t n);
 struct norm feed_forward_norm(const struct workspace *w, int64_t n);
 struct norm final_norm(const struct workspace *w);
+/* y = norm(x), without a branch. */
+struct norm_args norm_of(const struct workspace *w, struct norm norm, struct tensor y,
+                         struct tensor x);
 
 /* y may be absent; otherwise it receives the norm's output again. sums too: the column sums of the
  * new dx are added to it. */

@@ -308,9 +308,7 @@ alibi_status plan_check(const struct alibi_plan *plan, const struct alibi_traini
                 "%s%s%s%s%s%s",
                 (long long)plan->batch, (long long)plan->length, gib(plan->total),
                 gib(plan->available), limits, none ? "" : "; ", levels, both ? " or " : "", shard,
-                none   ? ""
-                : both ? " need less"
-                       : " needs less");
+                none ? "" : " needs less");
 }
 
 void plan_note(const struct alibi_plan *plan, const struct alibi_call *call)

@@ -272,7 +272,7 @@ static void what_does_not_fit_is_refused_and_told_what_would(void **state)
     assert_fails(plan_check(&plan, &t, 1), ALIBI_MEMORY,
                  "training 1000 x 8 tokens needs 0.0 GiB, 0.0 GiB are free");
     assert_fails(plan_check(&plan, &t, 2), ALIBI_MEMORY,
-                 "; --recompute cheap|block or --shard gradients need less");
+                 "; --recompute cheap|block or --shard gradients needs less");
     t.recompute = ALIBI_RECOMPUTE_CHEAP;
     assert_fails(plan_check(&plan, &t, 1), ALIBI_MEMORY, "; --recompute block needs less");
     t.recompute = ALIBI_RECOMPUTE_BLOCK;
